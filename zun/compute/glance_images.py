@@ -115,6 +115,11 @@ class GlanceImages:
             except exceptions.ZunError as exc:
                 LOG.warning("Image %s, which was not finished, could not be removed: %s", uuid, exc)
 
+    def end(self, uuid: str) -> None:
+        """Remove what an upload left that nobody goes on with, here and in Glance. A whole image in Glance stays."""
+        if self._of_service.delete_unfinished(uuid):
+            self._runtime.remove_image(local_name(uuid))
+
     def sweep(self) -> None:
         """Remove images that were used the longest time ago until the rest is within the limit.
 

@@ -278,10 +278,11 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 class Images:
     """Pulls, deletes and finds images on one host."""
 
-    def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore) -> None:
+    def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore, glance: GlanceImages) -> None:
         self._runtime = runtime
         self._accounts = accounts
         self._store = store
+        self._glance = glance
 
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Pull the image. Its row shows the progress, and finally the success or the reason of the failure."""
@@ -305,7 +306,10 @@ class Images:
         LOG.info("Image %s (%s) is here", image.uuid, name)
 
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Remove the image and then its row. If a container uses the image, keep both and write why to the row."""
+        """Remove the image and then its row. If a container uses the image, keep both and write why to the row.
+
+        The row of an image for Glance is there during the upload only, so it also removes what was uploaded.
+        """
         try:
             image = Image.get_by_uuid(context, uuid)
         except exceptions.ImageNotFound:
@@ -313,14 +317,16 @@ class Images:
             return
         name, _ = source(join(image.repo, image.tag), None, self._accounts.default)
         name = image.local_name or name
-        if image.image_id is not None or image.local_name:
-            try:
+        try:
+            if image.of_glance:
+                self._glance.end(uuid)
+            elif image.image_id is not None or image.local_name:
                 self._runtime.remove_image(name)
-            except exceptions.ZunError as exc:
-                LOG.warning("Image %s (%s) could not be removed: %s", uuid, name, exc)
-                image.status_detail = f"It could not be removed: {exc}"[:255]
-                image.save()
-                return
+        except exceptions.ZunError as exc:
+            LOG.warning("Image %s (%s) could not be removed: %s", uuid, name, exc)
+            image.status_detail = f"It could not be removed: {exc}"[:255]
+            image.save()
+            return
         image.destroy()
         LOG.info("Image %s (%s) is removed", uuid, name)
 

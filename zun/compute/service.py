@@ -24,7 +24,7 @@ from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
-from zun.compute.glance_images import GlanceImages
+from zun.compute.glance_images import GlanceImages, local_name
 from zun.compute.host_metrics import HostCollector
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts, Images
@@ -115,7 +115,7 @@ class ComputeService:
         self._networks.isolate()
         self._recover(context)
         self._ledger.start()
-        Image.fail_unfinished(context, self._host, "The compute service was restarted. Delete the image and try again.")
+        self._end_images(context)
         self._server = rpc.get_host_server(transport, self._host, [endpoint])
         self._server.start()
         self._periodic = Periodic(self._tasks())
@@ -131,6 +131,20 @@ class ComputeService:
             self.auditor.readings,
         )
         prometheus_client.REGISTRY.register(self._metrics)
+
+    def _end_images(self, context: RequestContext) -> None:
+        """Put the images that an earlier run did not finish into Error, and remove those whose upload was under way.
+
+        An image for Glance that the runtime does not have may be made yet: the message may still be in the queue.
+        """
+        reason = "The compute service was restarted. Delete the image and try again."
+        found = Image.fail_unfinished(context, self._host, reason)
+        for uuid in found or ():  # a conductor of an earlier release returns None
+            try:
+                if self._driver.find_image(local_name(uuid)) is not None:
+                    self._background(uuid, self._images.delete, context, uuid)
+            except exceptions.ZunError as exc:
+                LOG.warning("Image %s, whose upload did not end, stays for now: %s", uuid, exc)
 
     def _put_together(self, transport: oslo_messaging.Transport) -> ComputeEndpoint:
         """Build the objects of the agent and its RPC endpoint. Start nothing yet."""
@@ -148,6 +162,7 @@ class ComputeService:
             Kind.LOOK: concurrent.futures.ThreadPoolExecutor(options.workers + SPARE_LOOKS, "look"),
         }
         self.queues = WorkQueues(self._threads)
+        glance = GlanceImages.from_conf(conf, self._driver)
         self.parts = HostParts.of_host(
             self._host,
             tracker=self.tracker,
@@ -157,7 +172,7 @@ class ComputeService:
             notifier=notifier,
             networks=self._networks,
             accounts=accounts,
-            glance=GlanceImages.from_conf(conf, self._driver),
+            glance=glance,
             volumes=self._volumes,
             queues=self.queues,
             ledger=self._ledger,
@@ -173,6 +188,7 @@ class ComputeService:
             self._ledger,
             host_processes=conf.compute.audit_host_processes,
         )
+        self._images = Images(self._driver, accounts, self.parts.images, glance)
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
         proxy = conf.websocket_proxy
         return ComputeEndpoint(
@@ -182,7 +198,7 @@ class ComputeService:
             execute_timeout=conf.docker.execute_timeout,
             auditor=self.auditor,
             terminals=TerminalDesk(self._driver, proxy.base_url, proxy.token_ttl, conf.quota.terminals),
-            images=Images(self._driver, accounts, self.parts.images),
+            images=self._images,
             archives=self.archives,
             recover=self.recover,
         )

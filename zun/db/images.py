@@ -12,7 +12,7 @@ from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.image_reference import LOCAL, Reference
+from zun.common.image_reference import LOCAL, OF_SERVICE, Reference
 from zun.common.states import ImageStatus
 from zun.db import models, paging, quotas, session
 
@@ -107,18 +107,23 @@ def page(context: RequestContext, **place: Unpack[paging.Place]) -> list[session
 @session.retry
 def fail_unfinished(
     host: str, reason: str, before: datetime.datetime | None = None, busy: Collection[str] = ()
-) -> None:
-    """Put the unfinished images of ``host`` into Error: all, or those from before ``before``, except ``busy`` ones."""
+) -> list[str]:
+    """Put the unfinished images of ``host`` into Error: all, or those from before ``before``, except ``busy`` ones.
+
+    Return the uuids of those that are made for Glance.
+    """
     unfinished = (ImageStatus.PULLING, ImageStatus.COMMITTING)
     under_way = (table.c.host == host) & table.c.status.in_(unfinished) & table.c.uuid.not_in(busy)
     if before is not None:
         under_way &= table.c.created_at < before
     values = {"status": ImageStatus.ERROR, "status_detail": reason, "updated_at": timeutils.utcnow()}
     with session.reader() as connection:
-        found = list(connection.execute(sa.select(table.c.uuid).where(under_way)).scalars())
+        rows = connection.execute(sa.select(table.c.uuid, table.c.local_name).where(under_way))
+        found = dict(rows.tuples().all())
     if found:
         with session.writer() as connection:
             connection.execute(table.update().where(table.c.uuid.in_(found), under_way).values(values))
+    return sorted(uuid for uuid, name in found.items() if name.startswith(f"{OF_SERVICE}:"))
 
 
 @session.retry

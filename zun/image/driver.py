@@ -78,3 +78,7 @@ class ImageService(Protocol):
     def delete(self, uuid: str) -> None:
         """Remove the image, if it exists."""
         ...
+
+    def delete_unfinished(self, uuid: str) -> bool:
+        """Remove the image, if it exists, unless it has its data. Return whether it is gone."""
+        ...

@@ -179,6 +179,7 @@ class Glance:
             )
 
     def upload(self, uuid: str, archive: SizedArchive) -> None:
+        archive = _InTime(archive, f"image {uuid} was not uploaded", self._transfer_seconds)
         self._request(None, "GET", f"/images/{uuid}", about=uuid)  # a new token, if the old one has expired
         headers = {"Content-Type": "application/octet-stream"}
         # Nothing is sent twice, because the archive would go on where it stopped.
@@ -188,6 +189,16 @@ class Glance:
     def delete(self, uuid: str) -> None:
         with contextlib.suppress(exceptions.ImageNotFound):
             self._request(None, "DELETE", f"/images/{uuid}", about=uuid)
+
+    def delete_unfinished(self, uuid: str) -> bool:
+        try:
+            found = self._checked(self._json(self._request(None, "GET", f"/images/{uuid}", about=uuid)))
+        except exceptions.ImageNotFound:
+            return True
+        if found["status"] in ("active", "deactivated"):
+            return False
+        self.delete(uuid)
+        return True
 
     # The wire.
 
@@ -251,6 +262,25 @@ class Glance:
         if not usual:
             raise exceptions.GlanceUnavailable(reason="its answer does not describe an image")
         return {**record, "name": record.get("name") or "", "tags": tuple(record.get("tags") or ())}
+
+
+class _InTime:
+    """An archive that raises GlanceUnavailable if the rest of it is wanted after so many seconds."""
+
+    def __init__(self, archive: SizedArchive, failure: str, seconds: float) -> None:
+        self._archive, self._failure, self._seconds = archive, failure, seconds
+        self._deadline = time.monotonic() + seconds
+
+    def __len__(self) -> int:
+        return len(self._archive)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._archive:
+            if time.monotonic() > self._deadline:
+                raise exceptions.GlanceUnavailable(
+                    reason=f"{self._failure} within {self._seconds} s, which is [glance] transfer_timeout"
+                )
+            yield piece
 
 
 class _BrokenOff(exceptions.GlanceUnavailable):

@@ -97,9 +97,12 @@ class Image(base.ZunObject):
         reason: str,
         before: datetime.datetime | None = None,
         busy: Collection[str] = (),
-    ) -> None:
-        """Fail the unfinished pulls and commits of ``host`` that are not ``busy``; with ``before``, only older ones."""
-        db.fail_unfinished(host, reason, before, busy)
+    ) -> list[str]:
+        """Fail the unfinished pulls and commits of ``host`` that are not ``busy``; with ``before``, only older ones.
+
+        Return the uuids of those that are made for Glance.
+        """
+        return db.fail_unfinished(host, reason, before, busy)
 
     @classmethod
     @base.remotable

@@ -105,7 +105,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         server, split = self.server, urllib.parse.urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the caller broke off
+            self.close_connection = True
+            return
         server.requests.append(f"{self.command} {split.path}")
         server.release.wait(60)
         failure = server.failure(self.command, split.path)

@@ -11,6 +11,7 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.compute.glance_images import FRESH_SECONDS, Kept, removable
+from zun.container.driver import ImageFacts
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import images as db_images
@@ -189,7 +190,7 @@ def gone(uuid):
     return False
 
 
-def commit(cloud, context, server, container):
+def commit(cloud, context, server, container, *, tell=True):
     """Do what the API does for a commit into Glance; gives the uuid of the image."""
     row = {"project_id": "demo", "host": "one", "repo": "team/web", "tag": "2"}
     uuid = db_images.insert_committed(row, keeper="zun-glance")["uuid"]
@@ -198,7 +199,8 @@ def commit(cloud, context, server, container):
         "container_format": "docker", "tags": ["2"],
     }  # fmt: skip
     db_actions.start(container.uuid, "commit", request_id=context.request_id, user_id="alice", project_id="demo")
-    cloud.compute_api.commit(context, container, uuid)
+    if tell:
+        cloud.compute_api.commit(context, container, uuid)
     return uuid
 
 
@@ -248,3 +250,59 @@ def test_an_upload_does_not_hold_the_container(cloud, context, server):
     server.release.set()
     wait_for(lambda: gone(uuid))
     assert server.images[uuid]["status"] == "active"
+
+
+def left(cloud, server, whole):
+    """Leave what kill -9 leaves during an upload, or after a ``whole`` one; gives the uuid of the image."""
+    uuid = server.add() if whole else server.add(status="queued")
+    row = {"uuid": uuid, "project_id": "demo", "host": "one", "repo": "team/web", "tag": "2"}
+    db_images.insert_committed(row, keeper="zun-glance")
+    cloud.drivers["one"].images[f"zun-glance:{uuid}"] = ImageFacts("sha256:left", size=1)
+    return uuid
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_restart_during_an_upload(cloud, server, whole):
+    """Nothing is left of the image in Glance, unless it has its data; the row goes."""
+    uuid = left(cloud, server, whole)
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    wait_for(lambda: gone(uuid))
+    assert (uuid in server.images) == whole  # the runtime's is one of the cache
+
+
+def test_a_restart_before_the_message_of_a_commit(cloud, context, server):
+    """The commit is done afterwards."""
+    source = run(cloud, context, server.add())
+    agent = cloud.agents["one"]
+    uuid = commit(cloud, context, server, source, tell=False)
+    agent._end_images(context)
+    cloud.compute_api.commit(context, source, uuid)
+    wait_for(lambda: gone(uuid))
+    assert server.images[uuid]["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    ("method", "failure", "whole"),
+    [("GET", None, False), ("GET", None, True), ("GET", 500, False), ("DELETE", 403, False), ("DELETE", 403, True)],
+)
+def test_the_row_of_an_upload_is_deleted(cloud, context, server, method, failure, whole):
+    """The row stays while Glance does not delete its image."""
+    uuid = left(cloud, server, whole)
+    if failure:
+        server.fail(method, uuid, failure)
+    cloud.compute_api.image_delete(context, "one", uuid)
+    if failure and not (whole and method == "DELETE"):
+        told = wait_for(lambda: db_images.get(uuid)["status_detail"])
+        assert "could not be removed" in told and "Glance" in told and uuid in server.images
+        cloud.compute_api.image_delete(context, "one", uuid)
+    wait_for(lambda: gone(uuid))
+    assert (uuid in server.images) == whole == (f"zun-glance:{uuid}" in names(cloud))
+
+
+def test_a_row_whose_image_is_gone_from_glance(cloud, context, server):
+    uuid = left(cloud, server, whole=False)
+    del server.images[uuid]
+    cloud.compute_api.image_delete(context, "one", uuid)
+    wait_for(lambda: gone(uuid))
+    assert names(cloud) == []

@@ -9,8 +9,8 @@ from zun.db import images
 pytestmark = pytest.mark.usefixtures("database")
 
 
-def made(repo="web", tag="1", *, project="demo", host="h1", there=True):
-    row = images.insert_committed({"project_id": project, "host": host, "repo": repo, "tag": tag})
+def made(repo="web", tag="1", *, project="demo", host="h1", there=True, **more):
+    row = images.insert_committed({"project_id": project, "host": host, "repo": repo, "tag": tag}, **more)
     if there:
         images.update(row["uuid"], {"image_id": "sha256:1", "size": "7", "status": "Available"})
     return row["uuid"]
@@ -63,7 +63,8 @@ def test_what_nobody_makes_any_more_has_failed():
     """Only images of this host fail, and only those that nobody makes and that are unfinished."""
     lost, busy, elsewhere = made(there=False), made(there=False), made(host="h2", there=False)
     done = made()
-    images.fail_unfinished("h1", "restarted", busy=[busy])
+    uploaded = made(there=False, keeper="zun-glance")
+    assert images.fail_unfinished("h1", "restarted", busy=[busy]) == [uploaded]
     found = {uuid: images.get(uuid) for uuid in (lost, busy, elsewhere, done)}
     assert (found[lost]["status"], found[lost]["status_detail"]) == ("Error", "restarted")
     assert {found[uuid]["status"] for uuid in (busy, elsewhere)} == {found[busy]["status"]} != {"Error"}

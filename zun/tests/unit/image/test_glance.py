@@ -30,6 +30,13 @@ def glance(server):
     return Glance.from_conf(own_conf(**server.options))
 
 
+class Archive(bytes):
+    """A SizedArchive of one piece."""
+
+    def __iter__(self):
+        yield bytes(self)
+
+
 def downloaded(glance, image):
     file, told = io.BytesIO(), []
     glance.download(image, file, told.append)
@@ -123,11 +130,12 @@ CALLS = {
     "create": ("POST", "/images$", lambda glance, uuid: glance.create(ALICE, uuid, "web", "1")),
     "show as service": ("GET", SHOW, lambda glance, uuid: glance.show(uuid)),
     "download": ("GET", FILE, lambda glance, uuid: downloaded(glance, glance.show(uuid))),
-    "look before upload": ("GET", SHOW, lambda glance, uuid: glance.upload(uuid, b"abc")),
-    "upload": ("PUT", FILE, lambda glance, uuid: glance.upload(uuid, b"abc")),
+    "look before upload": ("GET", SHOW, lambda glance, uuid: glance.upload(uuid, Archive(b"abc"))),
+    "upload": ("PUT", FILE, lambda glance, uuid: glance.upload(uuid, Archive(b"abc"))),
     "delete": ("DELETE", SHOW, lambda glance, uuid: glance.delete(uuid)),
+    "look before delete": ("GET", SHOW, lambda glance, uuid: glance.delete_unfinished(uuid)),
 }
-HARMLESS = {("create", 409), ("delete", 404)}  # done before, and gone already
+HARMLESS = {("create", 409), ("delete", 404), ("look before delete", 404)}  # done before, and gone already
 
 
 @pytest.mark.parametrize(("call", "answer"), list(itertools.product(CALLS, ANSWERS)), ids=str)
@@ -247,11 +255,28 @@ def test_a_new_image_gets_its_data(glance, server):
     made = server.images[uuid]
     assert (made["owner"], made["name"], made["tags"], made["status"]) == ("demo", "team/web", ["2"], "queued")
     assert (made["container_format"], made["disk_format"]) == ("docker", "raw")
-    glance.upload(uuid, b"abc")
+    glance.upload(uuid, Archive(b"abc"))
     assert server.data[uuid] == b"abc"
     glance.delete(uuid)
     glance.delete(uuid)
     assert server.images == {}
+
+
+def test_an_upload_has_a_deadline(glance, server):
+    uuid = server.add(status="queued")
+    glance._transfer_seconds = -1
+    with pytest.raises(exceptions.GlanceUnavailable, match=r"not uploaded within -1 s, which is .*transfer_timeout"):
+        glance.upload(uuid, Archive(b"abc"))
+    assert server.images[uuid]["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted"),
+    [("queued", True), ("saving", True), ("killed", True), ("active", False), ("deactivated", False)],
+)
+def test_an_image_with_its_data_is_not_unfinished(glance, server, status, deleted):
+    uuid = server.add(status=status)
+    assert glance.delete_unfinished(uuid) == deleted == (uuid not in server.images)
 
 
 def test_search_by_part_and_by_name(glance, server):
@@ -269,5 +294,3 @@ def test_without_the_driver_there_is_no_client():
     assert configured(own_conf()) is None
     with pytest.raises(exceptions.Misconfigured, match=r"image_driver_list with glance needs \[glance\] auth_type"):
         configured(own_conf(image_driver_list=["glance"]))
-
-
