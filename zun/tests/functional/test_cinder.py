@@ -404,6 +404,7 @@ def test_each_failure_of_the_machine(host, cinder, step):
         driver.prepare(OWNER, "demo", 0, mount)
     driver.remove(OWNER, 0, mount)
     assert host.empty() and cinder.volumes[volume]["status"] == "available"
+    assert bool(host.machine.made) == (step == "mount"), "what cannot be read is not overwritten"
 
 
 @pytest.mark.parametrize(
