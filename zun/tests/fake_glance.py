@@ -37,6 +37,7 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 class FakeGlance(http.server.ThreadingHTTPServer):
     """``images`` by id, with their ``data``. A user's token is the name of the project; without one all are seen.
+    Requests that begin with one of the ``expired`` tokens are answered with 401.
 
     ``failures`` are (method, pattern of the path, what happens), each for one request: a status with a page of HTML,
     or ``truncated``, ``corrupt``, ``dropped``, ``page`` (200 with HTML), ``slow`` (served when the caller of
@@ -51,6 +52,7 @@ class FakeGlance(http.server.ThreadingHTTPServer):
         self.data: dict[str, bytes] = {}
         self.failures: list[tuple[str, str, int | str]] = []
         self.requests: list[str] = []
+        self.expired: set[str] = set()
         self.release = threading.Event()
         self.release.set()
         self.patience = 60
@@ -110,9 +112,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(body) < length:  # the caller broke off
             self.close_connection = True
             return
+        expired = self.headers.get("X-Auth-Token") in server.expired
         server.requests.append(f"{self.command} {split.path}")
         server.release.wait(60)
-        failure = server.failure(self.command, split.path)
+        failure = 401 if expired else server.failure(self.command, split.path)
         if failure == "slow":
             time.sleep(2)
         if failure == "dropped":

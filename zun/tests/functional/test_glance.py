@@ -10,11 +10,13 @@ import pytest
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.compute.glance_images import FRESH_SECONDS, Kept, removable
 from zun.container.driver import ImageFacts
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import images as db_images
+from zun.image.glance import Glance
 from zun.tests import fake_glance
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.actions import ended
@@ -111,6 +113,25 @@ def test_what_cannot_be_used(cloud, context, server, fields, failure, reason):
     container = run(cloud, context, uuid)
     assert container.status == "Error" and reason in container.status_reason
     assert names(cloud) == [] and not list(pathlib.Path(cloud.conf.glance.images_directory).glob("*"))
+
+
+def test_a_pull_outlives_the_token_of_its_user(cloud, server):
+    """The token expires during the transfer, which breaks off and begins again."""
+    uuid = server.add()
+    user = RequestContext(project_id="demo", user_id="alice", auth_token="demo")
+    zun_api = Glance.from_conf(cloud.conf)
+    assert zun_api.find(user, uuid).uuid == uuid
+    server.release.clear()
+    server.requests.clear()
+    server.fail("GET", "/file$", "truncated")
+    made = cloud.submit(user, image="web", request={"run": True, "glance": uuid})
+    wait_for(lambda: server.requests)
+    server.expired.add("demo")
+    server.release.set()
+    assert cloud.settled(made).status == "Running"
+    assert server.requests.count(f"GET /v2/images/{uuid}/file") == 2
+    with pytest.raises(exceptions.Forbidden, match="does not accept the token of the request"):
+        zun_api.find(user, uuid)
 
 
 def test_policies_of_an_image_that_never_changes(cloud, context, server):
