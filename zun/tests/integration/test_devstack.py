@@ -225,7 +225,7 @@ def test_installation(stack):
     made.run("stack install")
     assert made.calls() == [
         "install_package e2fsprogs",
-        f"git_clone https://git.example/openstack/zun.git {PLUGIN} master",
+        f"git_clone file:///home/stack/zun {PLUGIN} stable",
         f"setup_develop {PLUGIN}",
         "install_apache_uwsgi",
         f"setup_develop {PLUGIN} client",
