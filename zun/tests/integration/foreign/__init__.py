@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that others wrote, each in a virtual environment of its own with the versions of its ``.txt`` file."""
+"""Programs that others wrote, each in a virtual environment of its own with the versions of its ``.txt`` file."""
 
 import hashlib
 import os
@@ -11,6 +11,8 @@ from collections.abc import Callable
 import pytest
 
 _HERE = pathlib.Path(__file__).parent
+#: PYTHONPATH with which a foreign program of this Python imports zun and its libraries
+OURS = os.pathsep.join([str(_HERE.parents[3]), *(path for path in sys.path if path.endswith("site-packages"))])
 _RUN = pathlib.Path(os.environ.get("ZUN_RUN_DIR") or _HERE.parents[3] / ".run")
 
 
