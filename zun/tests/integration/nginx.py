@@ -45,7 +45,7 @@ def serving(folder, sites):
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     main = (
-        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;"
+        f"daemon off; user root; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;"
         f"events {{ worker_connections 768; }} http {{ access_log off; {paths} include {sites}; }}"
     )
     (folder / "nginx.conf").write_text(main)

@@ -22,18 +22,33 @@ SECONDS = 120
 
 def run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Run ``openstack WORDS``. Return its exit code, and its output followed by its errors."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, _socket() as caller:
+    start()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        code = call(os.getpid(), words, environment, (output.fileno(), errors.fileno()))
+        return code, "".join(_text(stream) for stream in (output, errors))
+
+
+def start() -> None:
+    """Start the program for this process, unless it runs."""
+    _started(os.getpid())
+
+
+def call(starter: int, words: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int]) -> int:
+    """Let the program of the process ``starter`` run ``openstack WORDS``. Return the exit code.
+
+    ``streams`` are the file descriptors for output and errors.
+    """
+    with _socket() as caller:
         caller.settimeout(SECONDS)
-        caller.connect(_address(os.getpid()))
+        caller.connect(_address(starter))
         request = json.dumps([list(words), dict(environment)]).encode()
-        socket.send_fds(caller, [request], [output.fileno(), errors.fileno()])
+        socket.send_fds(caller, [request], streams)
         process = int(caller.recv(100))
         try:
-            code = int(caller.recv(100))
+            return int(caller.recv(100))
         except TimeoutError:
             os.kill(process, signal.SIGKILL)
             raise
-        return code, "".join(_text(stream) for stream in (output, errors))
 
 
 def _text(stream: "tempfile._TemporaryFileWrapper[bytes]") -> str:
@@ -45,17 +60,19 @@ def _socket() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
-@functools.cache
 def _address(starter: int) -> str:
-    """Start the program for the process ``starter``. Return the address where it answers."""
-    address = f"\0zun-stock-client-{starter}"
+    return f"\0zun-stock-client-{starter}"
+
+
+@functools.cache
+def _started(starter: int) -> None:
+    """Start the program for the process ``starter``."""
     command = [sys.executable, "-m", __name__, str(starter)]
     program = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
     assert program.stdout is not None
     assert program.stdout.readline() == b"ready\n", "the openstack client cannot be loaded: try 'openstack --version'"
-    return address
 
 
 class _Call(socketserver.BaseRequestHandler):
@@ -100,7 +117,7 @@ def _serve() -> None:
     os.dup2(nothing, 1)
     _client(["help", "appcontainer", "run"])  # loads the plugins
     logging.getLogger().handlers.clear()  # each call adds its own
-    with _Program(f"\0zun-stock-client-{starter}", _Call) as program:
+    with _Program(_address(starter), _Call) as program:
         os.write(ready, b"ready\n")
         os.close(ready)
         program.serve_forever()

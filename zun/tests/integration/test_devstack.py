@@ -14,8 +14,11 @@ import tarfile
 import urllib.parse
 
 import pytest
+import requests
 
+from zun.tests.certificates import Authority
 from zun.tests.fixtures import wait_for
+from zun.tests.integration import foreign, nginx, stock_client
 from zun.tests.integration.own_database import own_database
 from zun.tests.integration.programs import Client, free_port
 
@@ -58,12 +61,12 @@ class Stack:
         verbs = {"+": "enable_service", "-": "disable_service"}
         lines = [f"{name}={value}" for name, value in {**places, **localrc}.items() if name[0] not in verbs]
         lines += [f"{verbs[name[0]]} {name[1:]}" for name in localrc if name[0] in verbs]
-        paths = {"DEVSTACK": checkout, "ROOT": root, "PLUGIN": PLUGIN, "BIN": BIN}
+        paths = {"DEVSTACK": checkout, "ROOT": root, "PLUGIN": PLUGIN, "BIN": BIN, "CLIENT": os.getpid()}
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
             **{name: str(path) for name, path in paths.items()},
             **environment,
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PATH": f"{BIN}:{environment.get('PATH', os.environ['PATH'])}",
             "LOCALRC": "\n".join(lines),
         }
 
@@ -229,7 +232,6 @@ def test_installation(stack):
         f"setup_develop {PLUGIN}",
         "install_apache_uwsgi",
         f"setup_develop {PLUGIN} client",
-        f"remove_uwsgi_config {made.root}/etc/zun-uwsgi.ini zun-api",
     ]
 
 
@@ -242,9 +244,11 @@ def test_packages_of_other_services(stack):
 def test_uwsgi(stack):
     made = stack()
     made.run("stack post-config")
-    assert made.calls() == [
-        f"write_uwsgi_config {made.root}/etc/zun-uwsgi.ini zun.wsgi.api:application /container  zun-api"
-    ]
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(made.root / "etc/zun-uwsgi.ini")
+    assert parser["uwsgi"]["module"] == "zun.wsgi.api:application"
+    way = f'"/container" "unix:{made.root}/uwsgi/zun-api.socket|uwsgi://uwsgi-uds-zun-api"'
+    assert (made.root / "apache/zun-api.conf").read_text().startswith(f"ProxyPass {way} ")
 
 
 def test_tempest(stack):
@@ -263,7 +267,11 @@ def test_nothing_without_services(stack):
 
 @pytest.fixture
 def whole(tmp_path, checkout, rabbit_url, own_database, keystone, docker_url):
-    """A stack with real services, which has run no phase yet. It leaves no container and no process."""
+    """A stack with real services, which has run no phase yet. It leaves no container and no process.
+
+    Its API runs under uWSGI, with nginx for Apache.
+    """
+    stock_client.start()
     admin = urllib.parse.urlsplit(os.environ["ZUN_TEST_KEYSTONE_URL"])
     auth = {"auth_url": keystone.url, "username": admin.username, "password": admin.password}
     auth |= {"user_domain_id": "default"}
@@ -282,26 +290,52 @@ def whole(tmp_path, checkout, rabbit_url, own_database, keystone, docker_url):
         "RABBIT_URL": rabbit_url,
         "MYSQL_URL": own_database.url.removesuffix("/zun"),
         "KEYSTONE_URL": keystone.url,
+        "PATH": f"{foreign.installed('uwsgi')}/bin:{os.environ['PATH']}",
+        "PYTHONPATH": foreign.OURS,
     }
     localrc = {
-        "ZUN_USE_UWSGI": "False",
-        "ZUN_SERVICE_PORT": free_port(),
+        "ZUN_SERVICE_HOST": f"127.0.0.2:{free_port()}",
         "ZUN_WEBSOCKET_PROXY_PORT": free_port(),
         "ZUN_DOCKER_API_URL": docker_url,
     }
     made = Stack(tmp_path, checkout, localrc, environment)
-    yield made
-    made.run(*TO_END)
+    with nginx.serving(tmp_path, tmp_path / "sites/*.conf"):
+        yield made
+        made.run(*TO_END)
     for old in keystone.admin.services.list(type="container"):
         keystone.admin.services.delete(old)
 
 
+@nginx.needed
+def test_tls_proxy(tmp_path, checkout, rabbit_url, own_database):
+    authority, address, port = Authority(), "127.0.0.2", free_port()
+    (tmp_path / "cert.pem").write_bytes(b"".join(authority.issue("zun", address)))
+    (tmp_path / "authority.pem").write_bytes(authority.pem)
+    urls = {"RABBIT_URL": rabbit_url, "MYSQL_URL": own_database.url.removesuffix("/zun"), "KEYSTONE_URL": "http://key"}
+    localrc = {
+        "HOST_IP": address, "SERVICE_HOST": address, "ZUN_USE_UWSGI": "False", "ZUN_SERVICE_PORT": port,
+        "ZUN_SERVICE_PORT_INT": free_port(), "+tls-proxy": "", "DEVSTACK_CERT": tmp_path / "cert.pem", "-key": "",
+        "-zun-scheduler": "", "-zun-conductor": "", "-zun-compute": "", "-zun-wsproxy": "",
+    }  # fmt: skip
+    made = Stack(tmp_path, checkout, localrc, urls)
+    with nginx.serving(tmp_path, tmp_path / "sites/*.conf"):
+        try:
+            made.run("stack post-config", "stack extra")
+            answer = requests.get(f"https://{address}:{port}/", verify=tmp_path / "authority.pem", timeout=60)
+            assert answer.json()["default_version"]["links"][0]["href"] == f"https://{address}:{port}/v1/"
+        finally:
+            made.run(*TO_END)
+
+
 @pytest.mark.slow
+@pytest.mark.foreign
+@nginx.needed
 def test_from_stack_to_clean(whole, engine, tmp_path):
     before = {each["Id"] for each in engine.containers(all=True)}
     whole.run(*TO_START)
     command = f"{BIN}/zun-compute --config-file {whole.conf}"
     assert whole.units()["zun-compute"] == ("root", command)
+    assert "/bin/uwsgi --procname-prefix zun-api --ini " in whole.units()["zun-api"][1]
     assert whole.units().keys() == {"zun-api", "zun-scheduler", "zun-conductor", "zun-compute", "zun-wsproxy"}
 
     client = Client(None, {"OS_CLOUD": "devstack-admin", "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
