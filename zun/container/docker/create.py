@@ -66,7 +66,7 @@ def request_body(
         if endpoint := _endpoint(container, plug):
             body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: endpoint}}
     if mounts:
-        body["HostConfig"]["Mounts"] = [_mount(each) for each in mounts]
+        body["HostConfig"]["Mounts"] = [_mount(each, settings.host_label) for each in mounts]
     if container.command:
         body["Cmd"] = list(container.command)
     if container.entrypoint:
@@ -191,15 +191,18 @@ def _host_config(
     return config
 
 
-def _mount(mount: RuntimeMount) -> dict[str, Any]:
-    """Return a member of Docker's ``Mounts``. Docker's ``Binds`` would create a missing source as an empty folder."""
+def _mount(mount: RuntimeMount, host: str) -> dict[str, Any]:
+    """Return a member of Docker's ``Mounts``. A volume gets the label of ``host``.
+
+    Docker's ``Binds`` would create a missing source as an empty folder.
+    """
     body: dict[str, Any] = {"Type": mount.kind, "Target": mount.target, "ReadOnly": mount.read_only}
     if mount.kind == "tmpfs":
         return {**body, "TmpfsOptions": {"SizeBytes": mount.size_bytes}}
     if mount.kind == "hugetlbfs":
         return {**body, "Type": "volume", "VolumeOptions": _hugetlbfs(mount)}
     if mount.labels:
-        body["VolumeOptions"] = {"Labels": dict(mount.labels)}
+        body["VolumeOptions"] = {"Labels": {**mount.labels, LABEL_HOST: host}}
     return {**body, "Source": mount.source}
 
 

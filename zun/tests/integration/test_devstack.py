@@ -8,6 +8,7 @@ import configparser
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tarfile
@@ -327,11 +328,22 @@ def test_tls_proxy(tmp_path, checkout, rabbit_url, own_database):
             made.run(*TO_END)
 
 
+def rules():
+    """Return the rules of the table mangle for both versions of IP."""
+    path = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"}
+    commands = ("iptables-save", "ip6tables-save")
+    return "".join(subprocess.check_output([each, "-t", "mangle"], env=path, text=True) for each in commands)
+
+
 @pytest.mark.slow
 @pytest.mark.foreign
 @nginx.needed
 def test_from_stack_to_clean(whole, engine, tmp_path):
-    before = {each["Id"] for each in engine.containers(all=True)}
+    ours = {"label": f"zun.host={socket.gethostname()}"}
+
+    def found():
+        return [*engine.containers(all=True, filters=ours), *(engine.volumes(filters=ours)["Volumes"] or ())]
+
     whole.run(*TO_START)
     command = f"{BIN}/zun-compute --config-file {whole.conf}"
     assert whole.units()["zun-compute"] == ("root", command)
@@ -343,17 +355,18 @@ def test_from_stack_to_clean(whole, engine, tmp_path):
     wait_for(lambda: [each for each in client.json("appcontainer", "service", "list") if up <= each.items()], 60)
     client(
         "appcontainer", "run", "--wait", "--name", "pinned", "--cpu-policy", "dedicated", "--cpu", "1",
-        "--memory", "64", "zun-demo", "sleep", "1000",
+        "--memory", "64", "--mount", "source=data,destination=/data", "zun-demo", "sleep", "1000",
     )  # fmt: skip
     shown = client.json("appcontainer", "show", "pinned")
     assert shown["status"] == "Running", shown["status_reason"]
-    found = engine.inspect_container(f"zun-{shown['uuid']}")["HostConfig"]
-    assert found["CpusetCpus"].isdecimal() and found["CpusetMems"].isdecimal()
+    pinned = engine.inspect_container(f"zun-{shown['uuid']}")["HostConfig"]
+    assert pinned["CpusetCpus"].isdecimal() and pinned["CpusetMems"].isdecimal()
 
     processes = whole.processes()
     whole.run("unstack")
     assert whole.processes() == [] and not any(pathlib.Path(f"/proc/{each}").exists() for each in processes)
     assert engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Running"], "unstack keeps containers"
+    assert len(found()) == 2 and "ZUN-" in rules()
     whole.run("clean")
-    assert {each["Id"] for each in engine.containers(all=True)} == before
+    assert found() == [] and "ZUN-" not in rules()
     assert not whole.conf.parent.exists() and not (whole.root / "state").exists() and whole.units() == {}

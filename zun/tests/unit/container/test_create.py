@@ -253,7 +253,7 @@ def test_mounts() -> None:
             "Target": "/data",
             "ReadOnly": False,
             "Source": "zun-v",
-            "VolumeOptions": {"Labels": {"zun.project": "p"}},
+            "VolumeOptions": {"Labels": {"zun.project": "p", "zun.host": "h"}},
         },
         {"Type": "tmpfs", "Target": "/tmp", "ReadOnly": False, "TmpfsOptions": {"SizeBytes": MIB}},
         {
