@@ -31,7 +31,11 @@ def process(log, *command, **environment):
             yield made
         finally:
             made.terminate()
-            made.wait(60)
+            try:
+                made.wait(60)
+            finally:
+                made.kill()
+                made.wait()
 
 
 @contextlib.contextmanager
