@@ -42,7 +42,6 @@ WORDS = {
     "DB_PASSWORD": "database-secret",
     "HOST": "host-1",
     "KEY": "0123456789abcdef" * 4,
-    "RABBIT_PASSWORD": "queue-secret",
     "RELEASE": "1.0",
     "SERVICE_PASSWORD": "service-secret",
 }

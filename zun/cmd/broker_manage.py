@@ -8,6 +8,8 @@ import argparse
 import base64
 import hashlib
 import json
+import os
+import pathlib
 import secrets
 import shlex
 import subprocess
@@ -17,8 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from zun.messaging import senders
+from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
 HASH = "rabbit_password_hashing_sha256"
+PROGRAMS = {
+    senders.API: (senders.API, "zun-db-manage"),
+    senders.SCHEDULER: (senders.SCHEDULER,),
+    senders.CONDUCTOR: (senders.CONDUCTOR,),
+}
+"""User -> the programs that use it. All other users are of hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +138,26 @@ def transport_url(user: str, password: str, broker: str, vhost: str) -> str:
     return f"transport_url = rabbit://{user}:{password}@{broker}/{quoted}"
 
 
+def write(folder: pathlib.Path, user: str, line: str) -> None:
+    """Write ``line`` to the file ``PROGRAM.conf`` of each program of ``user``. A file keeps its owner and mode."""
+    for program in PROGRAMS.get(user, (COMPUTE_BINARY, PROXY_BINARY)):
+        path = folder / f"{program}.conf"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w") as file:
+            file.write(f"[DEFAULT]\n{line}\n")
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="zun-broker-manage", description="Users and permissions of RabbitMQ.")
     made.add_argument("--vhost", default="zun", help="the vhost of all services. Default: zun")
     made.add_argument("--exchange", default="zun", help="[DEFAULT] control_exchange of all services. Default: zun")
     made.add_argument("--broker", default="CONTROLLER:5672", help="address in the printed transport_url")
+    made.add_argument(
+        "--files",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="write each transport_url to PROGRAM.conf in FOLDER instead of printing it. Programs read that file in "
+        "/etc/zun",
+    )
     made.add_argument("--run", action="store_true", help="run the commands instead of printing them")
     made.add_argument("--rabbitmqctl", default="rabbitmqctl", metavar="PROGRAM", help="the program to run")
     commands = made.add_subparsers(dest="command", required=True)
@@ -150,6 +174,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = parser().parse_args(argv)
+    if options.files and not options.files.is_dir():
+        raise SystemExit(f"--files must be an existing folder, got {options.files}")
     passwords: dict[str, str] = {}
     try:
         if options.command == "remove-host":
@@ -173,8 +199,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for line in shell(steps, options.rabbitmqctl):
             print(line)
     for name, password in passwords.items():
-        comment = "" if options.run else "# "
-        print(f"{comment}{name}: {transport_url(name, password, options.broker, options.vhost)}")
+        line = transport_url(name, password, options.broker, options.vhost)
+        if options.files:
+            write(options.files, name, line)
+        else:
+            print(f"{'' if options.run else '# '}{name}: {line}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
 from zun.api.schemas import capsules
+from zun.cmd import broker_manage
 from zun.common import secrets
 from zun.conf import misspelt
 from zun.messaging import rpc
@@ -129,23 +130,35 @@ def test_docker_sees_what_the_compute_unit_mounts():
 
 
 @pytest.fixture
-def conf(tmp_path):
-    """The configuration of the page's files."""
-    made = cfg.ConfigOpts()
-    oslo_log.register_options(made)
-    rpc.register_opts(made)
-    zun_conf.register_opts(made)
+def configured(tmp_path, monkeypatch):
+    """Give a function that reads the page's files as a program does, in a home instead of /etc."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".zun"
     for path, text in FILES.items():
         if path.startswith("/etc/zun/"):
-            place = tmp_path / path.removeprefix("/etc/zun/")
+            place = folder / path.removeprefix("/etc/zun/")
             place.parent.mkdir(exist_ok=True)
             place.write_text(text)
-    files = {
-        "default_config_files": [str(tmp_path / "zun.conf")],
-        "default_config_dirs": [str(tmp_path / "zun.conf.d")],
-    }
-    made([], project="zun", **files)
-    return made
+    for command in COMMANDS:
+        if "zun-broker-manage" in command:  # without --run it prints the script for RabbitMQ
+            words = command.replace("/etc/zun", str(folder)).split()[1:]
+            broker_manage.main([word for word in words if word != "--run"])
+
+    def read(program):
+        made = cfg.ConfigOpts()
+        oslo_log.register_options(made)
+        rpc.register_opts(made)
+        zun_conf.register_opts(made)
+        made([], project="zun", prog=program)
+        return made
+
+    return read
+
+
+@pytest.fixture
+def conf(configured):
+    """The configuration of the page's files."""
+    return configured("zun-api")
 
 
 def test_every_value_of_the_page_is_taken(conf):
@@ -167,6 +180,16 @@ def test_a_host_has_no_login_of_database_or_keystone():
         assert secret not in of_host and secret in FILES["/etc/zun/zun.conf.d/controller.conf"]
 
 
+def test_every_program_has_the_user_of_its_service_and_host(configured):
+    users = {name: rpc.own_user(configured(name)) for name in SCRIPTS - {"zun-allinone", "zun-broker-manage"}}
+    assert users == {
+        **{name: name for name in ("zun-api", "zun-scheduler", "zun-conductor")},
+        **dict.fromkeys(("zun-compute", "zun-wsproxy"), "zun-compute.host-1"),
+        "zun-db-manage": "zun-api",
+        "zun-status": None,
+    }
+
+
 def test_terminals_and_ports_of_the_page_reach_users(conf):
     assert conf.websocket_proxy.wsproxy_host == install.ADDRESS
     assert conf.websocket_proxy.base_url == f"ws://{install.ADDRESS}:6784/"
@@ -182,8 +205,8 @@ def test_no_word_in_capitals_is_left():
 
 
 def test_files_with_passwords_are_for_root_and_the_service():
-    assert COMMANDS.index("chown root:zun /etc/zun/zun.conf /etc/zun/zun.conf.d/*.conf") < COMMANDS.index(
-        "chmod 640 /etc/zun/zun.conf /etc/zun/zun.conf.d/*.conf"
+    assert COMMANDS.index("chown root:zun /etc/zun/*.conf /etc/zun/zun.conf.d/*.conf") < COMMANDS.index(
+        "chmod 640 /etc/zun/*.conf /etc/zun/zun.conf.d/*.conf"
     )
 
 

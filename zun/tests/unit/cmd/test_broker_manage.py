@@ -58,6 +58,33 @@ def test_setup_makes_a_user_for_each_service(rabbitmqctl, capsys, tmp_path):
     assert all(line.endswith("@CONTROLLER:5672/a%2Fb") for line in lines)
 
 
+def test_files_keep_their_mode_and_nothing_is_printed(rabbitmqctl, capsys, tmp_path):
+    for name in ("zun-compute.conf", "zun-wsproxy.conf"):
+        (tmp_path / name).write_text("a longer line of before" * 99)
+        (tmp_path / name).chmod(0o600)
+    for command in (["setup"], ["add-host", "h1"], ["rotate", "h1"]):
+        manage.main(["--run", "--rabbitmqctl", str(rabbitmqctl), "--files", str(tmp_path), *command])
+    assert capsys.readouterr().out == ""
+    found = {path.stem: path for path in tmp_path.glob("*.conf")}
+    assert {name: oct(path.stat().st_mode & 0o777) for name, path in found.items()} == {
+        **dict.fromkeys(("zun-api", "zun-db-manage", "zun-scheduler", "zun-conductor"), "0o640"),
+        **dict.fromkeys(("zun-compute", "zun-wsproxy"), "0o600"),
+    }
+    line = r"\[DEFAULT\]\ntransport_url = rabbit://([\w.-]+):[\w-]{32}@CONTROLLER:5672/zun\n"
+    assert {name: re.fullmatch(line, path.read_text())[1] for name, path in found.items()} == {
+        **{name: name for name in ("zun-api", "zun-scheduler", "zun-conductor")},
+        "zun-db-manage": "zun-api",
+        **dict.fromkeys(("zun-compute", "zun-wsproxy"), "zun-compute.h1"),
+    }
+
+
+def test_a_missing_folder_changes_no_password(rabbitmqctl, tmp_path):
+    words = ["--run", "--rabbitmqctl", str(rabbitmqctl), "--files", str(tmp_path / "gone"), "add-host", "h1"]
+    with pytest.raises(SystemExit, match=r"--files must be an existing folder, got .*/gone"):
+        manage.main(words)
+    assert not (tmp_path / "words").exists()
+
+
 def test_a_removed_host_may_be_gone_in_part(rabbitmqctl, tmp_path, capsys):
     (tmp_path / "fails").write_text("delete_queue\ndelete_user\n")
     manage.main(["--run", "--rabbitmqctl", str(rabbitmqctl), "remove-host", "h1"])
