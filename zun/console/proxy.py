@@ -4,6 +4,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import http
 import logging
 import socket
@@ -42,6 +43,9 @@ OPEN_SECONDS = 10.0  # for TLS, and again for the request and its answer
 LOGIN_THREADS = 4  # that look up tokens
 END_SECONDS = 5.0  # for one session to close, and for all sessions when the proxy stops
 WATCH_SECONDS = 5.0  # between two searches for sessions that are idle or revoked
+NOT_VALID = "the token is unknown, used, expired, or for something else; ask the API for a new one"
+NOT_CHECKED = "the token cannot be checked; try again, and tell the operator if it stays so"
+STOPS = "the websocket proxy stops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class Proxy:
         with self._lock:
             self._stopped = True
             sessions = dict(self._sessions)
-        stops = (GOING_AWAY, "the websocket proxy stops")
+        stops = (GOING_AWAY, STOPS)
         closing = [asyncio.create_task(each.connection.close(*stops)) for each in sessions]
         if closing:
             await asyncio.wait(closing, timeout=END_SECONDS)
@@ -215,8 +219,7 @@ class Proxy:
             return await self._log_in(connection, request.path)
         except Exception:  # a database that is away
             LOG.exception("Cannot check the token of %s", _peer(connection))
-            said = "the token cannot be checked; try again, and tell the operator if it stays so"
-            return _refused(connection, http.HTTPStatus.SERVICE_UNAVAILABLE, said)
+            return _refused(connection, http.HTTPStatus.SERVICE_UNAVAILABLE, NOT_CHECKED)
 
     async def _log_in(self, connection: _Connection, path: str) -> Response | None:
         """Use up the token in ``path`` and let the connection in, or refuse it."""
@@ -227,6 +230,7 @@ class Proxy:
             self._users = {each: whose for each, whose in self._users.items() if each.state is not State.CLOSED}
             full = self._limits.refusal(user, self._users.values())
             if full is not None:
+                await self._tell(connection, grant, full[1])
                 return _refused(connection, *full)
             self._users[connection] = user  # before the await, so that concurrent logins count this one
             try:
@@ -234,11 +238,19 @@ class Proxy:
                     connection.grant = grant
                     self._listener.admit(connection.remote_address)
                     return None
+            except Exception:  # ``_check`` answers
+                await self._tell(connection, grant, NOT_CHECKED)
+                raise
             finally:
                 if connection.grant is None:
                     del self._users[connection]
-        said = "the token is unknown, used, expired, or for something else; ask the API for a new one"
-        return _refused(connection, http.HTTPStatus.FORBIDDEN, said)
+            await self._tell(connection, grant, NOT_VALID)
+        return _refused(connection, http.HTTPStatus.FORBIDDEN, NOT_VALID)
+
+    async def _tell(self, connection: _Connection, grant: ConsoleToken, failure: str) -> None:
+        """Report that the client did not get the terminal of ``grant``, away from the event loop."""
+        report = functools.partial(self._opened, grant, _address(connection), failure)
+        await asyncio.get_running_loop().run_in_executor(self._logins, report)
 
     async def _handle(self, connection: server.ServerConnection) -> None:
         """Wait for the session's thread: the library closes the connection when this method returns."""
@@ -284,7 +296,8 @@ class Proxy:
                 self._sessions[session] = stream
         if stopped:  # the proxy stopped while the session was opened
             stream.close()
-            session.close(GOING_AWAY, "the websocket proxy stops")
+            self._opened(session.grant, _address(session.connection), STOPS)
+            session.close(GOING_AWAY, STOPS)
             return
         try:
             self._opened(session.grant, _address(session.connection), None)

@@ -117,18 +117,32 @@ def test_a_command_that_ends_at_once(cloud, proxy, context, container, command, 
 
 
 @pytest.fixture
-def told(cloud):
-    """Give the CADF notifications of a proxy of its own, and that proxy."""
+def audited(cloud):
+    """Give the CADF notifications of the cloud's proxies."""
     conf = cloud.conf
     oslo_messaging.get_notification_transport(conf)
     conf.register_opts(audit.list_opts()[0][1], group=cadf.MIDDLEWARE)
     conf.set_override("driver", "log", group=cadf.MIDDLEWARE)
     conf.set_override("enabled", True, group="audit")
-    made = wsproxy.build(conf, cloud.drivers["host-1"])
-    made.start()
     with notifications() as heard:
-        yield heard, made
+        yield heard
+
+
+@pytest.fixture
+def told(audited, cloud):
+    """Give the CADF notifications of a proxy of its own, and that proxy."""
+    made = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
+    made.start()
+    yield audited, made
     made.stop()
+
+
+def failures(heard):
+    """The reasons of all notifications, which all say that a terminal was not opened."""
+    assert {(each["event_type"], each["payload"]["outcome"]) for each in heard} <= {
+        ("audit.terminal.opened", "failure")
+    }
+    return [each["payload"]["reason"]["reasonCode"] for each in heard]
 
 
 def test_a_session_is_told_without_what_is_typed(told, cloud, context, container):
@@ -151,9 +165,36 @@ def test_a_session_that_cannot_be_opened_is_told(told, cloud, context, container
     cloud.drivers["host-1"].attach = lambda container: raised(exceptions.Conflict("not now"))
     with session(proxy, url) as terminal, pytest.raises(ConnectionClosed):
         terminal.recv(timeout=60)
-    (event,) = heard
-    assert event["event_type"] == "audit.terminal.opened"
-    assert (event["payload"]["outcome"], event["payload"]["reason"]["reasonCode"]) == ("failure", "not now")
+    assert failures(heard) == ["not now"]
+
+
+def test_a_lost_race_for_a_token_is_told(told, cloud, context, container, monkeypatch):
+    heard, proxy = told
+    find = console_proxy._find
+
+    def used_meanwhile(token):
+        grant = find(token)
+        assert find(token).use()
+        return grant
+
+    monkeypatch.setattr(console_proxy, "_find", used_meanwhile)
+    assert refused(proxy, issued(context, container)) == 403
+    assert failures(heard) == [console_proxy.NOT_VALID]
+
+
+def test_a_database_that_goes_away_during_a_login_is_told(told, cloud, context, container, monkeypatch):
+    heard, proxy = told
+    monkeypatch.setattr(ConsoleToken, "use", lambda grant: raised(exceptions.Unavailable("away")))
+    assert refused(proxy, issued(context, container)) == 503
+    assert failures(heard) == [console_proxy.NOT_CHECKED]
+
+
+def test_an_invalid_token_is_not_told(told, cloud, context, container):
+    heard, proxy = told
+    url = cloud.compute_api.attach(context, container)
+    assert refused(proxy, "ws://x/?token=guess&uuid=" + container.uuid) == 403
+    assert refused(proxy, url, origin="http://evil.example") == 403
+    assert heard == []
 
 
 def raised(error):
@@ -223,7 +264,7 @@ def test_the_wrong_use_leaves_a_token_unused(cloud, proxy, context, container):
 
 
 @pytest.mark.parametrize(("option", "status"), [("sessions_per_user", 429), ("max_sessions", 503)])
-def test_sessions_have_a_limit(cloud, context, container, option, status):
+def test_sessions_have_a_limit(cloud, audited, context, container, option, status):
     cloud.conf.set_override(option, 2, group="websocket_proxy")
     proxy = wsproxy.build(cloud.conf, cloud.drivers["host-1"])
     proxy.start()
@@ -231,7 +272,11 @@ def test_sessions_have_a_limit(cloud, context, container, option, status):
     try:
         with session(proxy, issued(context, container)), session(proxy, issued(context, container)):
             url = issued(context, container)
+            wait_for(lambda: len(audited) == 2)
+            del audited[:]
             assert refused(proxy, url) == status
+            (reason,) = failures(audited)
+            assert "sessions" in reason
             theirs = issued(other, container)
             if option == "max_sessions":
                 assert refused(proxy, theirs) == status
