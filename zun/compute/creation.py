@@ -31,7 +31,7 @@ from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
 from zun.objects.container import Claimed
-from zun.objects.placement import PERMIT_KEY, cpuset_record, disk_promised, held_plan
+from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY, cpuset_record, disk_promised, held_plan
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
@@ -101,7 +101,15 @@ class Creation:
                     committed = self._commit(context, container, claim, pool, limits.get(PERMIT_KEY))
             except exceptions.ClaimRefused as exc:
                 metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - began)
-                self._refuse(context, container, exc, by_default=by_default, alternates=alternates, tried=tried)
+                self._refuse(
+                    context,
+                    container,
+                    exc,
+                    by_default=by_default,
+                    permit=limits.get(ATTEMPT_KEY),
+                    alternates=alternates,
+                    tried=tried,
+                )
                 return
             if committed is not None:  # from here on its row says what it holds
                 metrics.CLAIM_SECONDS.labels("kept").observe(time.monotonic() - began)
@@ -115,6 +123,7 @@ class Creation:
         why: exceptions.ClaimRefused,
         *,
         by_default: bool,
+        permit: str | None,
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
@@ -138,6 +147,7 @@ class Creation:
             reason=str(why),
             tried=tried,
             alternates=alternates,
+            permit=permit,
         )
 
     def _see_runtime(self) -> None:

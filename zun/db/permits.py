@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Permits: a scheduler's word that it sent a container to a host, by which a conductor knows whose claim to accept.
+"""Permits: a scheduler's word that it sent a container to a host, by which a conductor knows whose claim to accept, and
+a scheduler whose refusal.
 
 A permit is an HMAC under a key in the database, which schedulers and conductors read and a host behind a conductor
 does not.
@@ -8,7 +9,9 @@ does not.
 import functools
 import hashlib
 import hmac
+import json
 import secrets
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -28,11 +31,30 @@ class Permits:
 
     def permit(self, host: str, uuid: str) -> str:
         """Return the permit for ``host`` to claim the container ``uuid``: 64 hexadecimal digits."""
-        return hmac.new(self._key, f"{uuid} {host}".encode(), hashlib.sha256).hexdigest()
+        return self._signed(f"{uuid} {host}")
 
     def allows(self, permit: object, host: str, uuid: str) -> bool:
         """Return whether ``permit`` is the one for ``host`` to claim the container ``uuid``."""
-        return isinstance(permit, str) and hmac.compare_digest(permit.encode(), self.permit(host, uuid).encode())
+        return _same(permit, self.permit(host, uuid))
+
+    def attempt(self, host: str, uuid: str, so_far: Any) -> str:
+        """Return the permit for ``host`` to refuse the container ``uuid``, and give ``so_far`` back as it is.
+
+        ``so_far`` is whatever JSON can carry.
+        """
+        carried = json.loads(json.dumps(so_far))  # the keys of a dict are strings now, as after a message
+        return self._signed(f"attempt {uuid} {host} {json.dumps(carried, sort_keys=True)}")
+
+    def allows_refusal(self, permit: object, host: str, uuid: str, so_far: Any) -> bool:
+        """Return whether ``permit`` is the one for ``host`` to refuse ``uuid`` and to give ``so_far`` back."""
+        return _same(permit, self.attempt(host, uuid, so_far))
+
+    def _signed(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _same(permit: object, wanted: str) -> bool:
+    return isinstance(permit, str) and hmac.compare_digest(permit.encode(), wanted.encode())
 
 
 def _read() -> bytes | None:

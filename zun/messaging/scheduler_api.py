@@ -98,9 +98,13 @@ class SchedulerAPI:
         reason: str,
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
+        permit: str | None,
     ) -> None:
-        """Cast: ``host`` cannot hold the container after all; try the ``alternates``, then any other host."""
-        self._client.cast(
+        """Cast: ``host`` cannot hold the container after all; try the ``alternates``, then any other host.
+
+        ``permit`` is the one that came with ``tried`` and ``alternates``.
+        """
+        self._client.prepare(version="1.2").cast(
             context,
             "claim_refused",
             container=container,
@@ -108,6 +112,7 @@ class SchedulerAPI:
             reason=reason,
             tried=dict(tried),
             alternates=list(alternates),
+            permit=permit,
         )
 
     def host_changed(

@@ -15,6 +15,8 @@ CPU_RATIO_KEY = "cpu_allocation_ratio"
 RAM_RATIO_KEY = "ram_allocation_ratio"
 PERMIT_KEY = "permit"
 """The member of a claim's limits that brings the scheduler's permit (``zun.db.permits``) to the host."""
+ATTEMPT_KEY = "attempt"
+"""The member that brings the permit to refuse the claim."""
 
 #: Field of PlacementRequest -> field of the API.
 ASKED_AS: Mapping[str, str] = {

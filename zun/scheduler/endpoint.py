@@ -26,7 +26,7 @@ from zun.db.permits import Permits
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.objects import Container
-from zun.objects.placement import PERMIT_KEY
+from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -39,6 +39,13 @@ from zun.topology import Plan
 LOG = logging.getLogger(__name__)
 
 
+def _refusing(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the host that refuses a claim. Raise TypeError if it shows no permit."""
+    if not isinstance(arguments["permit"], str):
+        raise TypeError("permit must be a string")
+    return [arguments["host"]]
+
+
 class SchedulerEndpoint:
     """Finds hosts for containers.
 
@@ -46,7 +53,7 @@ class SchedulerEndpoint:
     drawn among the best ``host_subset_size`` hosts.
     """
 
-    target = oslo_messaging.Target(version="1.1")
+    target = oslo_messaging.Target(version="1.2")
 
     def __init__(
         self,
@@ -91,7 +98,7 @@ class SchedulerEndpoint:
         """Cast to all schedulers: scheduler ``name`` is running, or ``leaving``: it is about to stop."""
         self._peers.seen(name, leaving=leaving)
 
-    @rpc.from_hosts(lambda arguments: [arguments["host"]])
+    @rpc.from_hosts(_refusing)
     def claim_refused(
         self,
         context: RequestContext,
@@ -101,8 +108,16 @@ class SchedulerEndpoint:
         reason: str,
         tried: Mapping[str, str],
         alternates: Sequence[Mapping[str, Any]],
+        permit: str | None = None,
     ) -> None:
-        """Cast: try another host, or set the container to Error once ``max_attempts`` hosts refused it."""
+        """Cast: try another host, or set the container to Error once ``max_attempts`` hosts refused it.
+
+        ``permit`` shows that a scheduler sent the container to ``host`` with these ``tried`` and ``alternates``. Agents
+        of RPC version 1.1 send none. From a host with a user of RabbitMQ of its own, ``_refusing`` asks for one.
+        """
+        if permit is not None and not self._permits.allows_refusal(permit, host, container.uuid, [tried, alternates]):
+            LOG.warning("Host %s refuses container %s, which was not sent there so", host, container.uuid)
+            return
         tried = {**tried, host: reason}
         metrics.RETRIES.inc()
         LOG.info("Container %s was refused by %s: %s", container.uuid, host, reason)
@@ -134,9 +149,7 @@ class SchedulerEndpoint:
         )
         return answer.to_dict()
 
-    def capacity(
-        self, context: RequestContext, *, container: Container, limit: int, seconds: float
-    ) -> dict[str, Any]:
+    def capacity(self, context: RequestContext, *, container: Container, limit: int, seconds: float) -> dict[str, Any]:
         """Call: return how many more containers like ``container`` would find a host.
 
         ``container`` has no row in the database. The counting stops at ``limit`` containers, or after ``seconds``.
@@ -250,7 +263,7 @@ class SchedulerEndpoint:
             said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
             self._fail(context, container, explain.extended(answer.explanation, said))
             return
-        best, spare = answer[0], answer[1:]
+        best, spare = answer[0], [{"host": choice.hostname, "limits": choice.limits} for choice in answer[1:]]
         metrics.DECISIONS.labels("placed" if keeper is None else "handed_over").inc()
         try:
             if keeper is not None:
@@ -258,13 +271,12 @@ class SchedulerEndpoint:
                 self._peers.hand_over(context, container, to=keeper, tried=tried, passed=passed)
                 return
             LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
+            permits = {
+                PERMIT_KEY: self._permits.permit(best.hostname, spec.uuid),
+                ATTEMPT_KEY: self._permits.attempt(best.hostname, spec.uuid, [tried, spare]),
+            }
             self._compute_api.create(
-                context,
-                best.hostname,
-                container,
-                limits={**best.limits, PERMIT_KEY: self._permits.permit(best.hostname, spec.uuid)},
-                alternates=[{"host": choice.hostname, "limits": choice.limits} for choice in spare],
-                tried=tried,
+                context, best.hostname, container, limits={**best.limits, **permits}, alternates=spare, tried=tried
             )
         except exceptions.HostUnavailable as exc:
             # The message may have arrived, so this is no refusal. The sweep checks the container after the deadline.

@@ -222,7 +222,10 @@ def check_what_schedulers_refuse(cloud, attacker, uuid):
     sent = {
         "Message hosts_changed is refused: host h1 speaks for h2": message("hosts_changed", mine, changes=[change]),
         "Message create is refused: host h1 must not send it": message("create", mine, container={}),
-        "Message claim_refused is refused: host h1 speaks for h2": message("claim_refused", mine, host="h2"),
+        "Message claim_refused is refused: host h1 speaks for h2": message(
+            "claim_refused", mine, host="h2", permit="x"
+        ),
+        "Message claim_refused is refused: its arguments do not say": message("claim_refused", mine, host="h1"),
         "Message scheduler_seen is refused: host h1 must not send it": message("scheduler_seen", mine, name="x"),
         "Message delete is refused: it does not name the user that sent it": message("delete"),
         "Message hosts_changed is refused: its arguments do not say": message("hosts_changed", mine, changes=3),

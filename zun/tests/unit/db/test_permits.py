@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Permits of claims: every service of one database agrees, and nobody else can write one."""
 
+import json
+
 import pytest
 
 from zun.db import models, permits, session
@@ -15,6 +17,16 @@ def test_services_of_one_database_agree():
     assert Permits().allows(permit, "h1", UUID)
     wrong = [("h2", UUID, permit), ("h1", OTHER, permit), ("h1", UUID, None), ("h1", UUID, permit[:-1] + "x")]
     assert [each for each in wrong if Permits().allows(each[2], *each[:2])] == []
+
+
+def test_an_attempt_is_what_was_sent():
+    sent = [{"h2": "full"}, [{"host": "h3", "limits": {"pages": {2048: 1, 10: 0.5}, "cpus": (0, 1)}}]]
+    permit = Permits().attempt("h1", UUID, sent)
+    returned = json.loads(json.dumps(sent))
+    assert Permits().allows_refusal(permit, "h1", UUID, returned)
+    wrong = [("h2", UUID, returned), ("h1", OTHER, returned), ("h1", UUID, [{}, returned[1]]), ("h1", UUID, [])]
+    assert [each for each in wrong if Permits().allows_refusal(permit, *each)] == []
+    assert not Permits().allows(permit, "h1", UUID)
 
 
 def test_another_key_makes_another_permit():

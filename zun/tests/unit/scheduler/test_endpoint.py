@@ -13,7 +13,7 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.db import compute_nodes, containers, explanations, groups, models, services, session, volumes
 from zun.db.permits import Permits
-from zun.objects.placement import PERMIT_KEY, cpuset_record
+from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY, cpuset_record
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
@@ -38,6 +38,7 @@ class Handed:
     limits: dict[str, Any]
     alternates: list[dict[str, Any]]
     tried: dict[str, str]
+    permit: str = ""
 
     @property
     def cpus(self):
@@ -54,9 +55,10 @@ class Hosts:
     def create(self, context, host, container, *, limits, alternates, tried):
         if host in self.away:
             raise exceptions.HostUnavailable(host=host)
-        permit, limits = limits[PERMIT_KEY], {name: each for name, each in limits.items() if name != PERMIT_KEY}
+        limits = dict(limits)
+        permit, attempt = limits.pop(PERMIT_KEY), limits.pop(ATTEMPT_KEY)
         assert Permits().allows(permit, host, container.uuid)
-        self.handed.append(Handed(host, container.uuid, limits, alternates, dict(tried)))
+        self.handed.append(Handed(host, container.uuid, limits, alternates, dict(tried), attempt))
 
 
 @pytest.fixture
@@ -258,7 +260,9 @@ def test_silent_host_keeps_its_booking_until_a_later_sweep(hosts, context):
 
 
 def refuse(endpoint, context, container, handed, reason="no cell has 2 CPUs free", **changes):
-    values = {"host": handed.host, "tried": handed.tried, "alternates": handed.alternates, **changes}
+    """``changes`` are what a host of RPC version 1.1 may send back: it shows no permit."""
+    permit = None if changes else handed.permit
+    values = {"host": handed.host, "tried": handed.tried, "alternates": handed.alternates, "permit": permit, **changes}
     text = str(exceptions.ClaimRefused(host=values["host"], reason=reason))
     endpoint.claim_refused(context, container=container, reason=text, **values)
 
@@ -320,10 +324,13 @@ def test_a_host_that_refused_is_not_tried_again(endpoint, hosts, context):
     assert reason.endswith(said) and explanations.get(container.uuid)["record"]["reason"] == reason
 
 
-@pytest.mark.parametrize(("reason", "said"), [
-    pytest.param("the disk of big is full", "the disk of a host is full", id="name"),
-    pytest.param("the bigger of two cells is full", "the bigger of two cells is full", id="part-of-a-word"),
-])
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        pytest.param("the disk of big is full", "the disk of a host is full", id="name"),
+        pytest.param("the bigger of two cells is full", "the bigger of two cells is full", id="part-of-a-word"),
+    ],
+)
 def test_users_are_not_told_the_names_of_hosts_that_refused(hosts, context, reason, said):
     endpoint = new_endpoint(hosts, max_attempts=1)
     container, handed = accepted(endpoint, hosts, context)
@@ -406,6 +413,41 @@ def test_a_refusal_of_what_another_host_has_changes_nothing(hosts, context, max_
     refuse(endpoint, context, container, handed)
     assert hosts.handed == []
     assert containers.get(container.uuid) == before
+
+
+MADE_UP = {f"host-{number}": "The host refused the claim: I say so" for number in range(9)}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"tried": MADE_UP}, id="refusals-of-others"),
+        pytest.param({"alternates": []}, id="another-next-host"),
+        pytest.param({"host": "mid"}, id="another-host"),
+        pytest.param({"permit": "0" * 64}, id="another-permit"),
+        pytest.param({"permit": 0}, id="no-text"),
+    ],
+)
+def test_a_refusal_that_no_scheduler_permits_changes_nothing(endpoint, hosts, context, forged):
+    container, handed = accepted(endpoint, hosts, context)
+    refuse(endpoint, context, container, handed, **{"permit": handed.permit, **forged})
+    assert (hosts.handed, row_of(container)) == ([], WAITING)
+    refuse(endpoint, context, container, handed)
+    assert [each.host for each in hosts.handed] == ["mid"]
+
+
+def test_a_permit_is_for_one_container(endpoint, hosts, context):
+    _, handed = accepted(endpoint, hosts, context)
+    other, _ = accepted(endpoint, hosts, context)
+    refuse(endpoint, context, other, handed)
+    assert (hosts.handed, row_of(other)) == ([], WAITING)
+
+
+@pytest.mark.parametrize("permit", [{}, {"permit": None}])
+def test_hosts_with_users_of_their_own_show_a_permit(permit):
+    with pytest.raises((KeyError, TypeError)):
+        SchedulerEndpoint.claim_refused.speaks_for({"host": "big", **permit})
+    assert SchedulerEndpoint.claim_refused.speaks_for({"host": "big", "permit": "x"}) == ["big"]
 
 
 def test_where_the_group_is_is_looked_up_once_a_host_knew_better(hosts, context):
