@@ -13,11 +13,15 @@ from oslo_policy import policy as oslo_policy
 from zun import policies
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.policies.containers import RUNTIME
 
 LOG = logging.getLogger(__name__)
 
 # An edited policy file is noticed within this time. Looking for it at every check costs more than the check.
 RELOAD_SECONDS = 10.0
+
+# Rules for each runtime: operators name their runtimes as they like.
+OPEN = f"{RUNTIME}:"
 
 # What the library raises over a file that cannot be read or understood.
 _BROKEN = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
@@ -57,6 +61,7 @@ class Policy:
         finally:
             self._enforcer.use_conf = False
         unknown = {name for name in self._enforcer.file_rules if ":" in name} - set(self._enforcer.registered_rules)
+        unknown = {name for name in unknown if not name.startswith(OPEN)}
         for name in sorted(unknown - self._unknown):  # one without a colon is a name for others of the file to refer to
             meant = difflib.get_close_matches(name, self._enforcer.registered_rules, 1)
             hint = f"; did you mean {meant[0]}?" if meant else ""
@@ -70,11 +75,16 @@ class Policy:
         return str(self._enforcer.policy_path or self._enforcer.policy_file)
 
     def allows(self, rule: str, target: Mapping[str, Any], credentials: dict[str, Any]) -> bool:
+        """Return whether ``rule`` permits it. A rule that begins with ``OPEN`` and is not in the file is the default
+        rule without its last part.
+        """
         if self._clock() >= self._fresh_until:
             try:
                 self._reload()
             except _BROKEN as exc:
                 LOG.error("%s. The rules that were in force still are", self._unreadable(exc))
+        if rule.startswith(OPEN) and rule not in self._enforcer.file_rules:
+            rule = OPEN.removesuffix(":")
         return bool(self._enforcer.enforce(rule, target, credentials))
 
 

@@ -16,6 +16,8 @@ CAPABILITIES = {
     **dict.fromkeys(("BPF", "DAC_READ_SEARCH", "PERFMON", "SYS_ADMIN", "SYS_RAWIO", "SYS_TIME", "SYSLOG"), NOBODY),
 }
 
+RUNTIME = "container:create:runtime"
+
 RULES = (
     rule("container:create", MEMBER, "Create a container.", _CREATE),
     rule(
@@ -29,7 +31,13 @@ RULES = (
         rule(f"container:create:capability:{name}", check, f"Give the capability {name} to a new container.", _CREATE)
         for name, check in CAPABILITIES.items()
     ),
-    rule("container:create:runtime", ADMIN, "Choose the runtime of a new container.", _CREATE),
+    rule(
+        RUNTIME,
+        ADMIN,
+        "Choose the runtime of a new container. For a runtime with a rule of its own in the policy file, such as "
+        f"'{RUNTIME}:runsc', that rule decides.",
+        _CREATE,
+    ),
     rule("container:create:requested_destination", ADMIN, "Choose the host of a new container.", _CREATE),
     rule("container:create:image_pull_policy", ADMIN, "Choose when the image of a new container is pulled.", _CREATE),
     rule(

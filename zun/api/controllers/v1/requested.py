@@ -27,6 +27,7 @@ from zun.db import volumes as db_volumes
 from zun.image.driver import ImageService, ServiceImage
 from zun.objects.container import QUOTA
 from zun.objects.image import OF_GLANCE
+from zun.policies.containers import RUNTIME
 from zun.topology import CPUPolicy, Isolation
 
 
@@ -83,7 +84,7 @@ def _fields(
 def _check_policies(access: Access, given: Mapping[str, Any]) -> None:
     """Raise PolicyNotAuthorized for a field that policy denies to the caller."""
     if given.get("runtime") is not None:
-        access.require("container:create:runtime")
+        access.require(f"{RUNTIME}:{given['runtime']}")
     if "privileged" in given:
         access.require("container:create:privileged")
     for name in given.get("capabilities") or ():

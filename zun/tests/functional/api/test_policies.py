@@ -237,6 +237,13 @@ def test_a_right_on_all_projects_is_enough_to_see_them(with_rules, placed):
     assert api.delete(f"/v1/containers/{foreign.uuid}?all_projects=1").status == 204
 
 
+def test_a_rule_of_one_runtime_is_for_that_one(with_rules):
+    api = with_rules({"container:create:runtime": "!", "container:create:runtime:runsc": "@"}).at("1.40")
+    assert api.post("/v1/containers", {**CREATE, "runtime": "runsc"}).status == 202
+    reply = api.post("/v1/containers", {**CREATE, "runtime": "runc"})
+    assert reply.refusal == (403, "policy-not-authorized") and "container:create:runtime:runc" in reply.error["detail"]
+
+
 def test_rules_may_look_at_the_owner(with_rules, placed):
     api = with_rules({"container:get_one": "user_id:%(user_id)s"})
     theirs = placed()

@@ -277,6 +277,22 @@ def test_a_rule_that_there_is_not_is_told_once(tmp_path, caplog):
     assert f"{file}: there is no rule container:startt" in line and "container:start?" in line
 
 
+def test_a_runtime_may_have_a_rule_of_its_own(tmp_path, caplog):
+    file, now = tmp_path / "policy.yaml", [1000.0]
+    file.write_text('"container:create:runtime:runsc": "rule:project_member"\n"container:create:runtime:kata": "!"\n')
+    policy = with_file(file, now)
+
+    def allowed(who):
+        names = ("runsc", "kata", "runc")
+        return {name for name in names if Access(policy, WHO[who]).allows(f"container:create:runtime:{name}")}
+
+    assert (allowed("member"), allowed("admin"), allowed("reader")) == ({"runsc"}, {"runsc", "runc"}, set())
+    assert [each for each in caplog.messages if "not in force" in each] == []
+    file.write_text('"container:create:runtime": "rule:project_member"\n# longer than before' + "\n" * 99)
+    now[0] += RELOAD_SECONDS + 1
+    assert allowed("member") == {"runsc", "kata", "runc"}
+
+
 def printed(module, *argv):
     """Return the YAML output of a program of oslo.policy."""
     code = f"import sys; from oslo_policy import generator; generator.{module}(sys.argv[1:])"
