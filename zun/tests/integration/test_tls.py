@@ -198,6 +198,27 @@ def test_a_cloud_with_tls_everywhere(cloud, keys, program):
     distrusted(cloud, keys, program, engine)
 
 
+def test_a_client_of_docker_reads_its_files_for_each_connection(keys, daemon):
+    """Where a certificate of nobody and another authority are refused, the next right ones are taken."""
+    cert, key = keys.issue("agent")
+    ca = put(keys.folder / "agent-ca.pem", pathlib.Path(keys.ca).read_bytes())
+    api = Engine(Settings(daemon, tls=TLS(str(ca), cert, key))).api
+    version = api.version()
+    events = api.events()  # keeps the connection that is there, so that each request needs a new one
+    for file, data in zip((cert, key), Authority("another").issue("agent"), strict=True):
+        put(pathlib.Path(file), data)
+    with pytest.raises(requests.exceptions.ConnectionError):
+        api.version()
+    keys.issue("agent")
+    put(ca, pathlib.Path(keys.wrong).read_bytes())
+    with pytest.raises(requests.exceptions.SSLError, match="certificate verify failed"):
+        api.version()
+    put(ca, pathlib.Path(keys.ca).read_bytes())
+    assert api.version() == version
+    events.close()
+    api.close()
+
+
 def distrusted(cloud, keys, program, engine):
     """Each part refuses plain text, and each client a server of another authority; both say why."""
     api, url = f"https://127.0.0.1:{cloud.port}/", f"wss://127.0.0.1:{cloud.proxy_port}/"
