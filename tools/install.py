@@ -4,7 +4,8 @@
 
 The machine is a fresh Debian 12 with systemd in a network namespace of its own (debootstrap, systemd-nspawn). It is
 controller and host. What the page takes for granted is made first: a keystone, an image called busybox, the checkout of
-the last commit. Packages are installed over the network of the outside; everything else sees the loopback only.
+the last commit. The machine reaches no registry, so its sandboxes are of this image too. Packages are installed over
+the network of the outside; everything else sees the loopback only.
 
 Needs root, debootstrap, systemd-container, iproute2, and Python with pexpect (.run/venv/bin/python). About ten minutes.
 """
@@ -237,6 +238,11 @@ $manage bootstrap --bootstrap-password {KEYSTONE_PASSWORD} --bootstrap-region-id
   --bootstrap-public-url $url --bootstrap-internal-url $url --bootstrap-admin-url $url
 systemctl start keystone
 """
+SANDBOX = """\
+[capsule]
+sandbox_image = busybox
+sandbox_command = sleep,infinity
+"""
 IMAGE = """\
 mkdir -p /tmp/image/bin && cp /bin/busybox /tmp/image/bin
 for one in sh sleep echo; do ln -sf busybox /tmp/image/bin/$one; done
@@ -274,6 +280,7 @@ def run_command(machine: Machine, step: Command) -> None:
         wait_until_ready(machine, [word for word in shlex.split(command) if word.startswith("zun-")])
     if "docker.io" in command:
         machine.run(IMAGE)
+        machine.write(File("/etc/zun/zun.conf.d/sandbox.conf", SANDBOX))
 
 
 def type_into(machine: Machine, command: str) -> None:

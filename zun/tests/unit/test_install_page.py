@@ -194,7 +194,10 @@ def test_terminals_and_ports_of_the_page_reach_users(conf):
     assert conf.websocket_proxy.wsproxy_host == install.ADDRESS
     assert conf.websocket_proxy.base_url == f"ws://{install.ADDRESS}:6784/"
     assert str(conf.network.published_address) == install.ADDRESS
-    assert not conf.capsule.sandbox_image.startswith("registry.k8s.io/")
+
+
+def test_nobody_can_change_the_sandbox_of_the_page(conf):
+    assert "@sha256:" in conf.capsule.sandbox_image and conf.capsule.sandbox_command == []
 
 
 def test_no_word_in_capitals_is_left():
