@@ -209,8 +209,9 @@ def test_the_credentials_of_a_host_reach_no_other_host(cloud, urls, rabbit):
     assert said == "PreconditionFailed"  # RabbitMQ compares the name of the sender
     check_what_schedulers_refuse(cloud, attacker, containers["h2"])
     check_what_conductors_refuse(cloud, attacker)
-    check_late(cloud, urls)
-    check_twice(cloud, urls)
+    inbox = Inbox(urls)
+    check_late(cloud, inbox)
+    check_twice(cloud, inbox)
     check_removed(cloud, urls, attacker)
     check_end(cloud)
 
@@ -251,46 +252,93 @@ def check_what_conductors_refuse(cloud, attacker):
     wait_for(lambda: told in cloud.conductor.log.read_text())
 
 
-def check_late(cloud, urls):
+class Inbox:
+    """The queue of h2 while its agent is away, and the services that may send there."""
+
+    def __init__(self, urls):
+        self._urls, self._number = urls, 0
+
+    def get(self):
+        """Return the first message, which leaves the queue, or None."""
+        with self._channel() as channel:
+            return channel.basic_get("zun.compute.h2", no_ack=True)
+
+    @contextlib.contextmanager
+    def copies(self):
+        """Give a function that returns the next message that the agent gets too, or None."""
+        with self._channel() as channel:
+            channel.queue_declare("zun.compute.h2_fanout_copy", auto_delete=True)
+            channel.queue_bind("zun.compute.h2_fanout_copy", "zun.hosts", "zun.compute.h2")
+            yield lambda: channel.basic_get("zun.compute.h2_fanout_copy", no_ack=True)
+
+    @contextlib.contextmanager
+    def _channel(self):
+        with kombu.Connection(self._urls.zun_compute_h2.replace("rabbit://", "amqp://", 1)) as connection:
+            yield connection.default_channel
+
+    def send(self, found, **properties):
+        """Send a message again, under another id: the library leaves out one that comes twice to one process."""
+        self._number += 1
+        envelope = json.loads(found.body)
+        body = json.loads(envelope["oslo.message"]) | {"_unique_id": f"{self._number:032}"}
+        text, sender = json.dumps(envelope | {"oslo.message": json.dumps(body)}), found.properties["user_id"]
+        copy = amqp.Message(
+            text, content_type="application/json", content_encoding="utf-8", user_id=sender, **properties
+        )
+        whose = Attacker(getattr(self._urls, sender.replace("-", "_")))
+        assert whose.does(lambda channel: channel.basic_publish(copy, "zun.hosts", "zun.compute.h2")) == "done"
+
+
+def check_late(cloud, inbox):
     """A message that nobody reads expires when its sender has been told that it was lost."""
     uuid = run_on(cloud, "h2")
     cloud.hosts["h2"].stop()
     assert cloud.api.request("POST", f"/containers/{uuid}/stop?timeout=1").status_code == 202
-    with kombu.Connection(urls.zun_compute_h2.replace("rabbit://", "amqp://", 1)) as connection:
-        waiting = wait_for(lambda: connection.default_channel.basic_get("zun.compute.h2"))
-        assert (waiting.properties["expiration"], waiting.properties["user_id"]) == ("600000", "zun-api")
-        waiting.channel.basic_reject(waiting.delivery_tag, requeue=True)
+    waiting = wait_for(inbox.get)
+    assert (waiting.properties["expiration"], waiting.properties["user_id"]) == ("600000", "zun-api")
+    inbox.send(waiting, expiration="1")
+    wait_for(lambda: inbox.get() is None)
+    inbox.send(waiting)
     cloud.hosts["h2"].start()
+    told = f"Container {uuid} is Error by now: no stop"  # it was in the memory of the agent
+    wait_for(lambda: told in cloud.hosts["h2"].log.read_text())
+    assert cloud.hosts["h2"].log.read_text().count(told) == 1
 
 
-def check_twice(cloud, urls):
+def check_twice(cloud, inbox):
     """A message that comes twice creates one container. After the deletion of the container it creates none."""
     agent = cloud.hosts["h2"]
     agent.stop()
     uuid = cloud.api.run(cpu=0.1, memory=64, host="h2")
-    with kombu.Connection(urls.zun_compute_h2.replace("rabbit://", "amqp://", 1)) as connection:
-        waiting = wait_for(lambda: connection.default_channel.basic_get("zun.compute.h2"))
-        envelope = json.loads(waiting.body)
-        waiting.channel.basic_reject(waiting.delivery_tag, requeue=True)
-
-    def send_again(number):
-        """Send the message under another id, since the library leaves out one that comes twice to one process."""
-        body = json.loads(envelope["oslo.message"]) | {"_unique_id": f"{number:032}"}
-        text = json.dumps(envelope | {"oslo.message": json.dumps(body)})
-        copy = amqp.Message(text, content_type="application/json", content_encoding="utf-8", user_id="zun-scheduler")
-        scheduler = Attacker(urls.zun_scheduler)
-        assert scheduler.does(lambda channel: channel.basic_publish(copy, "zun.hosts", "zun.compute.h2")) == "done"
-
-    send_again(1)
+    waiting = wait_for(inbox.get)
+    inbox.send(waiting)
+    inbox.send(waiting)
     agent.start()
     wait_for(lambda: f"Container {uuid} is on this host already: its message came twice" in agent.log.read_text())
     assert cloud.api.settled(uuid)["status"] == "Running"
     assert [each["container"] for each in cloud.api.held()["h2"]].count(uuid) == 1
-    assert cloud.api.request("DELETE", f"/containers/{uuid}?force=true").status_code == 204
-    wait_for(lambda: cloud.api.request("GET", f"/containers/{uuid}").status_code == 404)
-    send_again(2)
+    check_twice_rebuilt_and_deleted(cloud, inbox, agent, uuid)
+    inbox.send(waiting)
     wait_for(lambda: f"Container {uuid} needs no host any more" in agent.log.read_text())
     assert uuid not in [each["container"] for each in cloud.api.held()["h2"]]
+
+
+def check_twice_rebuilt_and_deleted(cloud, inbox, agent, uuid):
+    kept = run_on(cloud, "h2")
+    with inbox.copies() as next_copy:
+        assert cloud.api.request("POST", f"/containers/{uuid}/rebuild").status_code == 202
+        rebuild = wait_for(next_copy)
+        assert cloud.api.settled(uuid)["status"] == "Running"
+        inbox.send(rebuild)
+        wait_for(lambda: f"Container {uuid} is Running by now: no rebuild" in agent.log.read_text())
+        assert next_copy()  # what was sent again
+        assert cloud.api.request("DELETE", f"/containers/{uuid}?force=true").status_code == 204
+        deletion = wait_for(next_copy)
+        wait_for(lambda: cloud.api.request("GET", f"/containers/{uuid}").status_code == 404)
+        inbox.send(deletion)
+    run_on(cloud, "h2")
+    assert cloud.api.get(f"/containers/{kept}")["status"] == "Running"
+    assert "Message delete failed" not in agent.log.read_text()
 
 
 def check_removed(cloud, urls, attacker):
