@@ -64,7 +64,7 @@ def test_systemd_knows_every_line_of_a_drop_in(verified, unit, drop_in):
 
 
 def test_drop_ins_of_the_pages_are_found():
-    assert {each.values[0] for each in DROP_INS} == {"zun-api.service", "zun-compute.service", "zun-scheduler.service"}
+    assert {each.values[0] for each in DROP_INS} == {"zun-api.service", "zun-compute.service"}
 
 
 def test_logs_are_rotated_and_programs_go_on_writing(tmp_path):
