@@ -127,21 +127,29 @@ class DockerNetworks(OnEngine):
             api = self._engine.api
             now = api.inspect_container(name)["NetworkSettings"]["Networks"] or {}
             wanted = {bridge_name(port.network_uuid): port for port in ports}
-            right = {each for each in now.keys() & wanted.keys() if self._agrees(each, now[each], wanted[each])}
+            first = next(iter(wanted), None)
+            right = {
+                each
+                for each in now.keys() & wanted.keys()
+                if self._agrees(each, now[each], wanted[each], primary=each == first)
+            }
+            # All are asked for before the first change, so that a failure leaves the container as it was.
+            missing = {
+                each: self._endpoint(port, primary=each == first) for each, port in wanted.items() if each not in right
+            }
             for wrong in now.keys() - right:
                 if _is_ours(wrong) or (wrong == NOWHERE and wanted):
                     self._disconnect(name, wrong)
-            for network, port in wanted.items():
-                if network not in right:
-                    self._connect(name, network, port, primary=port is ports[0])
+            for network, endpoint in missing.items():
+                api.connect_container_to_network(name, network, **endpoint)
             if not wanted and now and all(map(_is_ours, now)):
                 api.connect_container_to_network(name, NOWHERE)
 
-    def _connect(self, container: str, network: str, port: PortView, *, primary: bool) -> None:
-        api = self._engine.api
-        api.connect_container_to_network(container, network, ipv4_address=port.ipv4, ipv6_address=port.ipv6)
+    def _endpoint(self, port: PortView, *, primary: bool) -> dict[str, Any]:
+        """Return the arguments with which docker-py connects a container to the port's network."""
+        return {"ipv4_address": port.ipv4, "ipv6_address": port.ipv6}
 
-    def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:
+    def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView, *, primary: bool) -> bool:
         """Return whether the endpoint belongs to the current bridge ``network`` and has the port's addresses."""
         config = endpoint.get("IPAMConfig") or {}
         if (config.get("IPv4Address") or None, config.get("IPv6Address") or None) != (port.ipv4, port.ipv6):

@@ -194,16 +194,21 @@ class NeutronNetworks(DockerNetworks):
             labels=dict(labels),
         )
 
-    def _connect(self, container: str, network: str, port: PortView, *, primary: bool) -> None:
-        wiring = self._bound(port, primary=primary)
-        self._engine.api.connect_container_to_network(container, network, driver_opt={WIRING: wiring.to_json()})
+    def _endpoint(self, port: PortView, *, primary: bool) -> dict[str, Any]:
+        return {"driver_opt": {WIRING: self._bound(port, primary=primary).to_json()}}
 
-    def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView) -> bool:
+    def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView, *, primary: bool) -> bool:
+        """Return whether the endpoint has the port's wiring.
+
+        A port that became primary, because the container left another network, was wired without the default route.
+        """
         try:
             wiring = Wiring.from_json((endpoint.get("DriverOpts") or {}).get(WIRING, ""))
         except ValueError:
             return False
-        return wiring.port == port.uuid and self._is_of(network, endpoint)
+        if wiring.port != port.uuid or (primary and wiring.lacks_gateway(port.subnets)):
+            return False
+        return self._is_of(network, endpoint)
 
 
 def _is_old(record: Record) -> bool:

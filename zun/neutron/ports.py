@@ -207,6 +207,16 @@ class Wiring:
         """Return the gateway of this family, or an empty text."""
         return next((each for each in self.gateways if ipaddress.ip_address(each).version == version), "")
 
+    def lacks_gateway(self, subnets: Sequence[Record]) -> bool:
+        """Return whether the wiring has no gateway, and a subnet of its addresses has one.
+
+        ``subnets`` are in the form of ``network_row``.
+        """
+        mine = {ipaddress.ip_interface(each).network for each in self.addresses}
+        return not self.gateways and any(
+            each["gateway"] and ipaddress.ip_network(each["cidr"]) in mine for each in subnets
+        )
+
 
 def misbound(port: Record, host: str) -> str | None:
     """Return why ``host`` cannot use the port in the present binding, or None if the host can."""

@@ -1,11 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small Neutron in memory, behind real HTTP, that can fail at any step."""
 
+import contextlib
+import ipaddress
 import uuid
 
+from zun.network.plugin import WIRING
 from zun.tests.functional.fake_service import FakeService
 
 RULES = "security-group-rules"
+
+
+class Docker:
+    """The engine of a Docker daemon in memory whose network driver is ``wires``. Its containers run and never end."""
+
+    def __init__(self, wires):
+        self.api, self._wires = self, wires
+        self.endpoints, self.joined = {}, {}
+        self.connected = []
+
+    def translated(self, action, container=None):
+        return contextlib.nullcontext()
+
+    def inspect_container(self, name):
+        return {"NetworkSettings": {"Networks": self.endpoints.setdefault(name, {})}}
+
+    def inspect_network(self, name):
+        return {"Id": name}
+
+    def connect_container_to_network(self, container, network, driver_opt=None):
+        assert network not in self.endpoints[container]
+        endpoint = uuid.uuid4().hex
+        self.connected.append(network)
+        self.endpoints[container][network] = {"NetworkID": network, "DriverOpts": driver_opt, "EndpointID": endpoint}
+        if driver_opt:
+            options = {WIRING: driver_opt[WIRING]}
+            self._wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": endpoint, "Options": options})
+            self.joined[endpoint] = self._wires.answer("NetworkDriver.Join", {"EndpointID": endpoint})
+
+    def disconnect_container_from_network(self, container, network, force=False):
+        endpoint = self.endpoints[container].pop(network)["EndpointID"]
+        if self.joined.pop(endpoint, None):
+            self._wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": endpoint})
+
+    def gateways(self, container):
+        """The default routes of a container."""
+        found = (self.joined.get(each["EndpointID"], {}) for each in self.endpoints[container].values())
+        return [each["Gateway"] for each in found if each.get("Gateway")]
 
 
 class FakeNeutron(FakeService):
@@ -27,10 +68,13 @@ class FakeNeutron(FakeService):
         made = str(uuid.uuid4())
         base = {"id": made, "name": f"net-{made[:4]}", "project_id": project, "shared": False, "mtu": 1450}
         self.records["networks"][made] = {**base, "created_at": f"{len(self.records['networks']):04}", **fields}
-        subnet = {"id": str(uuid.uuid4()), "network_id": made, "cidr": cidr, "ip_version": 4}
-        more = {"gateway_ip": cidr.replace("0/24", "1"), "host_routes": [], "dns_nameservers": ["10.7.0.53"]}
-        self.records["subnets"][subnet["id"]] = {**subnet, **more}
+        self.subnet(made, cidr, cidr.replace("0/24", "1"))
         return made
+
+    def subnet(self, network, cidr, gateway):
+        made = {"id": str(uuid.uuid4()), "network_id": network, "cidr": cidr, "gateway_ip": gateway}
+        more = {"ip_version": 6 if ":" in cidr else 4, "host_routes": [], "dns_nameservers": ["10.7.0.53"]}
+        self.records["subnets"][made["id"]] = {**made, **more}
 
     @property
     def ports(self):
@@ -83,11 +127,17 @@ class FakeNeutron(FakeService):
         return 200, {member: kept[ident]}
 
     def _port(self, uuid_, given):
-        (subnet,) = (each for each in self.records["subnets"].values() if each["network_id"] == given["network_id"])
-        addresses = given.get("fixed_ips") or [{"ip_address": subnet["cidr"].replace("0/24", str(len(self.ports) + 5))}]
+        subnets = [each for each in self.records["subnets"].values() if each["network_id"] == given["network_id"]]
+        free = subnets[0]["cidr"].replace("0/24", str(len(self.ports) + 5))
+        addresses = [
+            {"subnet_id": each["id"], **chosen}
+            for chosen in given.get("fixed_ips") or [{"ip_address": free}]
+            for each in subnets
+            if ipaddress.ip_address(chosen["ip_address"]) in ipaddress.ip_network(each["cidr"])
+        ]
         made = {
             "status": "DOWN", "mac_address": "fa:16:3e:00:00:01", "name": "", "device_id": "", "security_groups": [],
-            **given, "id": uuid_, "fixed_ips": [{"subnet_id": subnet["id"], **each} for each in addresses],
+            **given, "id": uuid_, "fixed_ips": addresses,
         }  # fmt: skip
         return self._bound(made)
 

@@ -3,6 +3,7 @@
 
 import dataclasses
 import datetime
+import itertools
 import pathlib
 import threading
 
@@ -30,7 +31,7 @@ from zun.tests.functional import actions
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.neutron import FakeNeutron
+from zun.tests.functional.neutron import Docker, FakeNeutron
 from zun.topology.devices import Device, DeviceType
 
 CONTEXT = admin_context()
@@ -242,7 +243,8 @@ class Driver(NeutronNetworks):
     def __init__(self, client, wires, host="host-1", root=pathlib.Path("/")):
         socket = pathlib.Path("/run/docker/plugins/zun.sock")
         super().__init__(None, client, host, wires, socket, VirtualFunctions(root))
-        self.bridges, self.plugged = InMemoryNetworks(), {}
+        self.bridges = InMemoryNetworks()
+        self._engine = Docker(wires)
 
     def start(self):
         self._wires.start()
@@ -256,13 +258,10 @@ class Driver(NeutronNetworks):
     def remove(self, network_uuid):
         self.bridges.remove(network_uuid)
 
-    def plug(self, container, ports):
-        self.plugged[container.uuid] = {port.uuid for port in ports}
-
 
 @pytest.fixture
 def wires(client, tmp_path):
-    made = Wires(tmp_path / "wires", {"ovs": Switch()}, client, 0.2)
+    made = Wires(tmp_path / "wires", {"ovs": Switch(), "hw_veb": Switch()}, client, 0.2)
     made.start()
     return made
 
@@ -434,6 +433,86 @@ def test_the_sweep_spares_what_is_used_or_new(cloud, api, neutron, client, wires
     cloud.networks["host-1"].sweep(network_ports.known)
     assert set(neutron.ports) == {new, theirs, users, *used}
     assert neutron.ports[users]["device_id"] == ""
+
+
+@pytest.fixture
+def moving(cloud, api, neutron):
+    """A container that joins and leaves networks, which its host has settled when a call returns."""
+
+    class Moving:
+        def __init__(self):
+            self.first = neutron.network("demo")
+            self.uuid = create(api, nets=[{"network": self.first}]).json["uuid"]
+            assert run(cloud, self.container)["status"] == "Created"
+            self.docker = cloud.networks["host-1"]._engine
+            self._numbers = itertools.count()
+
+        @property
+        def container(self):
+            return Container.get_by_uuid(CONTEXT, self.uuid)
+
+        @property
+        def gateways(self):
+            return self.docker.gateways(f"zun-{self.uuid}")
+
+        def attach(self, network):
+            assert api.post(f"/v1/containers/{self.uuid}/network_attach?network={network}").status == 200
+            port = next(each["uuid"] for each in network_ports.of_container(self.uuid)
+                        if each["network_uuid"] == network)  # fmt: skip
+            return self._settled("attach", port)
+
+        def detach(self, network):
+            assert api.post(f"/v1/containers/{self.uuid}/network_detach?network={network}").status == 202
+            port = next(each["uuid"] for each in network_ports.of_container(self.uuid)
+                        if each["network_uuid"] == network)  # fmt: skip
+            return self._settled("detach", port)
+
+        def _settled(self, action, port):
+            context = actions.asked(f"network_{action}", self.container, next(self._numbers))
+            getattr(cloud.agents["host-1"].parts.attachments, action)(context, self.container, port=port)
+            _, (told,) = container_actions.find(self.uuid, context.request_id)
+            return told["result"]
+
+    return Moving()
+
+
+def test_the_default_route_follows_the_first_network(moving, neutron):
+    """A container that leaves its first network and joins it again has the route of the network where it stayed."""
+    second = neutron.network("demo", "10.8.0.0/24")
+    moving.attach(second)
+    assert moving.gateways == ["10.7.0.1"]
+    assert moving.detach(moving.first) == "Success"
+    assert moving.gateways == ["10.8.0.1"]
+    moving.attach(moving.first)
+    assert moving.gateways == ["10.8.0.1"]
+    assert moving.docker.connected == [f"zun-{each}" for each in (moving.first, second, second, moving.first)]
+
+
+def test_a_network_without_a_gateway_is_left_alone(moving, neutron):
+    """Also if another subnet of the network, where the port has no address, has a gateway."""
+    second = neutron.network("demo", "10.8.0.0/24")
+    for each in list(neutron.records["subnets"].values()):
+        if each["network_id"] == second:
+            each["gateway_ip"] = None
+    neutron.subnet(second, "fd00::/64", "fd00::1")
+    moving.attach(second)
+    moving.detach(moving.first)
+    moving.attach(moving.first)
+    assert moving.docker.connected == [f"zun-{each}" for each in (moving.first, second, moving.first)]
+    assert moving.gateways == []
+
+
+@pytest.mark.parametrize("step", AGENT_STEPS, ids=" ".join)
+def test_a_detach_that_fails_changes_nothing(moving, neutron, step):
+    """The other network needs a new endpoint with the default route, for which Neutron is asked."""
+    second = neutron.network("demo", "10.8.0.0/24")
+    moving.attach(second)
+    neutron.failures[step] = 500
+    assert moving.detach(moving.first) == "Error"
+    assert moving.gateways == ["10.7.0.1"] and len(moving.docker.connected) == 2
+    assert [each["leaving"] for each in network_ports.of_container(moving.uuid)] == [False, False]
+    neutron.failures.clear()
+    assert moving.detach(moving.first) == "Success" and moving.gateways == ["10.8.0.1"]
 
 
 ENDPOINT = "e" * 64

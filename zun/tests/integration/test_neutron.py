@@ -106,10 +106,12 @@ def test_a_port_of_the_user_is_kept(site):
     assert reply.status_code == 202, reply.text
     wait_for(lambda: set(site.api.settled(container["uuid"])["addresses"]) == {second}, 60)
     wait_for(lambda: not site.ports(name="mine")[port["id"]]["device_id"], 60)
+    assert "default via 10.7.3.1" in site.inside(container, "ip", "route")
     reply = site.api.request("POST", f"/containers/{container['uuid']}/network_attach", params={"port": port["id"]})
     assert reply.status_code == 200, reply.text
     wait_for(lambda: set(site.api.settled(container["uuid"])["addresses"]) == {network, second}, 60)
     assert "10.7.2.77" in site.inside(container, "ip", "addr")
+    assert "default via 10.7.3.1" in site.inside(container, "ip", "route")
     site.delete(container)
     wait_for(lambda: site.ports()[port["id"]]["device_id"] == "", 60)
     wait_for(lambda: site.ports()[port["id"]]["binding:vif_type"] == "unbound", 60)
