@@ -159,9 +159,12 @@ class Networks:
         self._sweep_defaults(context)
         try:
             self._driver.sweep(lambda uuids: NetworkPort.known(context, uuids))
-            self._driver.sweep_shared(lambda uuids: {each.uuid for each in Container.list_by_uuids(context, uuids)})
         except exceptions.ZunError as exc:
             LOG.warning("Ports without containers stay for now: %s", exc)
+        try:
+            self._driver.sweep_shared(lambda uuids: {each.uuid for each in Container.list_by_uuids(context, uuids)})
+        except exceptions.ZunError as exc:
+            LOG.warning("Security groups without containers stay for now: %s", exc)
 
     def _sweep_defaults(self, context: RequestContext) -> None:
         """Remove default networks from this host if their projects have no containers here."""

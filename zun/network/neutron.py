@@ -21,7 +21,7 @@ from zun.container.docker.client import Engine, Settings
 from zun.container.driver import Plug
 from zun.network.docker import DockerNetworks, bridge_name
 from zun.network.driver import Plugged, PortView
-from zun.network.plugin import WIRING, Server, Switch, Wires
+from zun.network.plugin import WIRING, Server, Switch, Wires, swept
 from zun.network.virtual_functions import VirtualFunctions
 from zun.network.wiring import OpenVSwitch
 from zun.neutron import ports as rules
@@ -119,10 +119,12 @@ class NeutronNetworks(DockerNetworks):
                 found[each["id"]] = each
         lost = found.keys() - set(known(list(found)))
         for uuid in lost:
-            LOG.warning("Port %s belongs to no container any more: giving it back", uuid)
-            self._give_back(uuid, found[uuid]["device_id"], own=is_own(found[uuid]))
+            with swept(f"Port {uuid}"):
+                self._give_back(uuid, found[uuid]["device_id"], own=is_own(found[uuid]))
+                LOG.warning("Gave port %s back, which no container has any more", uuid)
         for container in {found[uuid]["device_id"] for uuid in lost}:
-            self._neutron.remove_group_of(container)
+            with swept(f"The security group of container {container}"):
+                self._neutron.remove_group_of(container)
 
     def sweep_shared(self, existing: Callable[[Collection[str]], Collection[str]]) -> None:
         """Delete old security groups of containers that do not exist: Neutron was away when they were to go."""
@@ -134,9 +136,10 @@ class NeutronNetworks(DockerNetworks):
         groups = {each["id"]: uuid for each in found if _is_old(each) and (uuid := rules.container_of(each["name"]))}
         there = set(existing(set(groups.values()))) if groups else set()
         for group in (group for group, container in groups.items() if container not in there):
-            LOG.warning("Security group %s is of a container that does not exist: deleting it", group)
-            with contextlib.suppress(exceptions.Conflict):  # its user gave it to other ports
+            # A conflict: its user gave it to other ports.
+            with swept(f"Security group {group}"), contextlib.suppress(exceptions.Conflict):
                 self._neutron.delete_security_group(group)
+                LOG.warning("Deleted security group %s of a container that does not exist", group)
 
     def _give_back(self, uuid: str, container: str, *, own: bool) -> None:
         """Delete a port that this service made, and leave a user's port as the user made it.

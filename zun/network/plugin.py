@@ -15,7 +15,7 @@ import pathlib
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
@@ -29,6 +29,15 @@ LOG = logging.getLogger(__name__)
 WIRING = "zun.wiring"
 POLL_SECONDS = 0.1  # the container's start waits
 MAX_BODY = 1 << 20
+
+
+@contextlib.contextmanager
+def swept(what: str) -> Iterator[None]:
+    """Log a failure with one item of a sweep, so that the sweep reaches the others. The next sweep tries again."""
+    try:
+        yield
+    except (exceptions.ZunError, ValueError, OSError) as exc:
+        LOG.warning("%s stays for now, although no container has it any more: %s", what, exc)
 
 
 class Switch(Protocol):
@@ -100,8 +109,9 @@ class Wires:
         ports = set(known([wiring.port for wiring in found.values()])) if found else set()
         for file, wiring in found.items():
             if wiring.port not in ports:
-                LOG.warning("Port %s belongs to no container any more: removing its interface", wiring.port)
-                self._drop(file)
+                with swept(f"The interface of port {wiring.port}"):
+                    self._drop(file)
+                    LOG.warning("Removed the interface of port %s, which no container has any more", wiring.port)
 
     def _join(self, endpoint: str) -> dict[str, Any]:
         file = self._file(endpoint)
