@@ -18,13 +18,16 @@ from zun.api.networks import Given, Wanted, check_one_place, check_twice, no_def
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.naming import called, named
-from zun.db import network_ports, networks
+from zun.db import containers, network_ports, networks
 from zun.neutron import ports as rules
 from zun.neutron.client import NeutronClient, Record, StaleRevision
 from zun.objects import Container
 from zun.topology.device_request import DevicePolicy, DeviceRequest, function_for
 
 LOG = logging.getLogger(__name__)
+
+#: How often the groups of a port are read and written, if somebody changes the port between the two.
+TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +128,23 @@ class NeutronNetworks:
             state = "has the security group already" if add else "does not have the security group"
             raise exceptions.InvalidValue(f"name: container {named(container)} {state} '{name[:64]}'.")
         for port in network_ports.of_container(container.uuid):
-            record = client.port(port["uuid"])
-            others = [each for each in record.get("security_groups") or () if each != group]
-            client.update_port(port["uuid"], {"security_groups": [*others, group] if add else others})
-        container.security_groups = [*now, group] if add else [each for each in now if each != group]
-        container.save()
+            with contextlib.suppress(exceptions.PortNotFound):  # somebody deleted it at Neutron
+                self._change_port(client, port["uuid"], group, add=add)
+        container.security_groups = containers.change_group(container.uuid, group, add=add)
+
+    def _change_port(self, client: NeutronClient, uuid: str, group: str, *, add: bool) -> None:
+        """Change the groups of a port as they are now: others change them, too. Raises PortNotFound."""
+        for attempt in range(TRIES):
+            port = client.port(uuid)
+            others = [each for each in port.get("security_groups") or () if each != group]
+            groups = [*others, group] if add else others
+            try:
+                client.update_port(uuid, {"security_groups": groups}, revision=port.get("revision_number"))
+            except StaleRevision:
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return
 
     def released(self, ports: Sequence[Mapping[str, Any]]) -> None:
         for port in ports:

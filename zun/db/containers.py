@@ -303,6 +303,20 @@ def rename(uuid: str, name: str, project_id: str, unique: Scope | None) -> None:
         _update(connection, uuid, {"name": name}, None)
 
 
+@session.retry
+def change_group(uuid: str, group: str, *, add: bool) -> list[str]:
+    """Add a security group to the container or remove it, and return all its groups. Raises ContainerNotFound.
+
+    The row is locked, so that of parallel changes each is kept.
+    """
+    with session.writer() as connection:
+        row = session.locked(connection, table, uuid, exceptions.ContainerNotFound(container=uuid))
+        others = [each for each in row["security_groups"] or [] if each != group]
+        groups = [*others, group] if add else others
+        _update(connection, uuid, {"security_groups": groups, **_now()}, None)
+    return groups
+
+
 def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Set ``values`` if every column in ``expected`` has the expected value. Return whether ``values`` were set."""
     written = {**values, **_now()}

@@ -20,6 +20,7 @@ class FakeService:
         self.failures = {}
         self.asked = []
         self.under_way = 0
+        self._of_thread = threading.local()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,6 +39,11 @@ class FakeService:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
+    @property
+    def headers(self):
+        """The headers of the request that this thread answers."""
+        return getattr(self._of_thread, "headers", {})
+
     def stop(self):
         self._server.shutdown()
         self._server.server_close()
@@ -53,7 +59,7 @@ class FakeService:
         path, _, query = self.path(request.path).partition("?")
         body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
         self.asked.append((request.command, path))
-        self.headers = dict(request.headers)
+        self._of_thread.headers = dict(request.headers)
         failure = next((each for (method, start), each in list(self.failures.items())
                         if request.command == method and path.startswith(start)), None)  # fmt: skip
         self.under_way += 1

@@ -123,7 +123,10 @@ class FakeNeutron(FakeService):
             del kept[ident]
             return 204, ""
         if method == "PUT":
-            kept[ident] = self._bound({**kept[ident], **body[member]})
+            number = kept[ident]["revision_number"]
+            if self.headers.get("If-Match") not in (None, f"revision_number={number}"):
+                return 412, {"NeutronError": {"type": "RevisionNumberConstraintFailed", "message": "stale"}}
+            kept[ident] = self._bound({**kept[ident], **body[member], "revision_number": number + 1})
         return 200, {member: kept[ident]}
 
     def _port(self, uuid_, given):
@@ -137,7 +140,7 @@ class FakeNeutron(FakeService):
         ]
         made = {
             "status": "DOWN", "mac_address": "fa:16:3e:00:00:01", "name": "", "device_id": "", "security_groups": [],
-            **given, "id": uuid_, "fixed_ips": addresses,
+            **given, "id": uuid_, "revision_number": 1, "fixed_ips": addresses,
         }  # fmt: skip
         return self._bound(made)
 

@@ -217,6 +217,152 @@ def test_what_belongs_to_another_project(api, neutron, field):
     assert reply.status == 404 and len(neutron.ports) == 1
 
 
+# Changes of containers that a host has.
+
+
+def group_of(neutron, name, project="demo"):
+    body = {"security_group": {"name": name, "project_id": project}}
+    return neutron._perform("POST", "security-groups", "", body, {})[1]["security_group"]["id"]
+
+
+def with_ports(api, neutron, count=1):
+    """A running container with ports in ``count`` networks."""
+    nets = [{"network": neutron.network("demo", f"10.{number + 7}.0.0/24")} for number in range(count)]
+    uuid = create(api, nets=nets).json["uuid"]
+    containers.update(uuid, {"status": "Running", "host": "host-1"})
+    return uuid
+
+
+def change(api, uuid, action, name):
+    return api.at("1.14").post(f"/v1/containers/{uuid}/{action}_security_group?name={name}")
+
+
+def groups_of(neutron, uuid):
+    """The groups of a container's row and of its ports."""
+    ports = [each["security_groups"] for each in neutron.ports.values() if each["device_id"] == uuid]
+    return [containers.get(uuid)["security_groups"], *ports]
+
+
+def test_groups_of_a_container_change(api, neutron):
+    """On all of its ports, by name or id. A group that is given otherwise to a port stays there."""
+    web, other = group_of(neutron, "web"), group_of(neutron, "other")
+    uuid = with_ports(api, neutron, 2)
+    port = list(neutron.ports.values())[1]
+    port["security_groups"] = ["theirs"]
+    assert change(api, uuid, "add", "web").status == 202
+    assert change(api, uuid, "add", other).status == 202
+    assert groups_of(neutron, uuid) == [[web, other], [web, other], ["theirs", web, other]]
+    assert "already" in change(api, uuid, "add", web).error["detail"]
+    assert change(api, uuid, "remove", web).status == 202
+    assert groups_of(neutron, uuid) == [[other], [other], ["theirs", other]]
+    assert "does not have" in change(api, uuid, "remove", "web").error["detail"]
+
+
+@pytest.mark.parametrize("action", ["add", "remove"])
+@pytest.mark.parametrize("moment", ["GET", "PUT"])
+def test_parallel_changes_of_groups_are_both_kept(api, neutron, action, moment):
+    """The second change happens as a whole between the first one's reading of the port and its writing."""
+    web, other = group_of(neutron, "web"), group_of(neutron, "other")
+    uuid = with_ports(api, neutron)
+    if action == "remove":
+        assert [change(api, uuid, "add", name).status for name in ("web", "other")] == [202, 202]
+    found, seen = neutron.found, []
+
+    def answer(method, path, query, body):
+        reply = found(method, path, query, body)
+        if method == moment and path.startswith("ports/") and not seen:
+            seen.append(path)
+            assert change(api, uuid, action, "other").status == 202
+        return reply
+
+    neutron.found = answer
+    assert change(api, uuid, action, "web").status == 202
+    row, port = groups_of(neutron, uuid)
+    assert sorted(row) == sorted(port) == (sorted([web, other]) if action == "add" else [])
+
+
+def test_a_port_that_changes_all_the_time(api, neutron):
+    group_of(neutron, "web")
+    uuid = with_ports(api, neutron)
+    neutron.failures["PUT", "ports/"] = (412, {"NeutronError": {"type": "RevisionNumberConstraintFailed"}})
+    assert change(api, uuid, "add", "web").status == 409
+    assert neutron.asked.count(("PUT", f"ports/{next(iter(neutron.ports))}")) == 5
+    assert groups_of(neutron, uuid) == [None, []]
+
+
+@pytest.mark.parametrize("gone", [("GET", "ports/"), ("PUT", "ports/")], ids=" ".join)
+def test_groups_change_without_a_port(api, neutron, gone):
+    """Somebody deleted one at Neutron. The other one and the row change."""
+    web, uuid = group_of(neutron, "web"), with_ports(api, neutron, 2)
+    first, second = (port["uuid"] for port in network_ports.of_container(uuid))
+    neutron.failures[gone[0], f"ports/{first}"] = (404, {"NeutronError": {"type": "PortNotFound", "message": "gone"}})
+    assert change(api, uuid, "add", "web").status == 202
+    assert containers.get(uuid)["security_groups"] == [web] == neutron.ports[second]["security_groups"]
+
+
+@pytest.mark.parametrize("step", [("GET", "security-groups"), ("GET", "ports/"), ("PUT", "ports/")], ids=" ".join)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_change_of_groups_when_neutron_fails(api, neutron, step, failure):
+    """The row does not say what Neutron refused. A repetition works."""
+    web, uuid = group_of(neutron, "web"), with_ports(api, neutron)
+    neutron.failures[step], status = FAILURES[failure]
+    if failure == "not-found" and step[1] == "ports/":
+        status = 202  # the port is gone
+    reply = change(api, uuid, "add", "web")
+    assert reply.status == status, reply.error
+    assert status == 202 or containers.get(uuid)["security_groups"] is None
+    wait_for(lambda: not neutron.under_way)
+    neutron.failures.clear()
+    if status != 202:
+        assert change(api, uuid, "add", "web").status == 202
+        assert groups_of(neutron, uuid) == [[web], [web]]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_group_names_when_neutron_fails(api, neutron, failure):
+    neutron.network("demo")
+    group_of(neutron, "web")
+    neutron.failures["GET", "security-groups"], status = FAILURES[failure]
+    reply = create(api, security_groups=["web"])
+    assert reply.status == status, reply.error
+    assert containers.unplaced() == [] and neutron.ports == {}
+
+
+JOINS = [("GET", "networks/"), ("POST", "ports"), ("GET", "subnets")]
+
+
+@pytest.mark.parametrize("step", JOINS, ids=" ".join)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_an_attach_when_neutron_fails(api, neutron, client, wires, step, failure):
+    """Neither a port nor a row of one is left."""
+    uuid = with_ports(api, neutron)
+    (first,), second = neutron.ports, neutron.network("demo", "10.8.0.0/24")
+    neutron.failures[step], status = FAILURES[failure]
+    reply = api.post(f"/v1/containers/{uuid}/network_attach?network={second}")
+    assert reply.status == status, reply.error
+    assert [each["uuid"] for each in network_ports.of_container(uuid)] == [first]
+    wait_for(lambda: not neutron.under_way)
+    neutron.failures.clear()
+    if failure == "slow":  # Neutron makes the port when nobody waits any more
+        swept(Driver(client, wires), neutron)
+    assert list(neutron.ports) == [first]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_detach_when_neutron_fails(api, neutron, failure):
+    """Neutron is asked only for the name of a network where the container is not."""
+    uuid = with_ports(api, neutron)
+    (port,) = network_ports.of_container(uuid)
+    path = f"/v1/containers/{uuid}/network_detach?"
+    neutron.failures["GET", "networks"], status = FAILURES[failure]
+    assert api.post(f"{path}network=elsewhere").status == status
+    assert not network_ports.of_container(uuid)[0]["leaving"]
+    for answer in ("GET", "PUT", "DELETE"):
+        neutron.failures[answer, ""] = FAILURES[failure][0]
+    assert api.post(f"{path}network={port['network_uuid']}").status == 202
+    assert network_ports.of_container(uuid)[0]["leaving"]
+
+
 class Switch:
     """Interfaces in memory."""
 

@@ -295,6 +295,16 @@ def test_update_if_compares_first(expected, done):
     assert containers.get(row["uuid"])["status_reason"] == ("seen" if done else None)
 
 
+def test_parallel_changes_of_groups_are_all_kept():
+    row = container()
+    together(8, lambda number: containers.change_group(row["uuid"], f"group-{number}", add=True))
+    assert sorted(containers.get(row["uuid"])["security_groups"]) == [f"group-{number}" for number in range(8)]
+    together(8, lambda number: containers.change_group(row["uuid"], f"group-{number}", add=False))
+    assert containers.get(row["uuid"])["security_groups"] == []
+    with pytest.raises(exceptions.ContainerNotFound):
+        containers.change_group(MISSING, "group", add=True)
+
+
 def test_update_if_of_nothing_does_nothing():
     assert containers.update_if(MISSING, {}, {"status_reason": "seen"}) is False
 
