@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import importlib
 import logging
+import pathlib
 import socket
 import struct
 from collections.abc import Iterator
@@ -67,6 +68,7 @@ class OpenVSwitch:
             with self._pyroute2.IPRoute() as links:
                 self._remove(links, mine)
                 links.link("add", ifname=mine, kind="veth", peer={"ifname": other})
+                _keep_the_host_out(mine)
                 for name, more in ((mine, {"state": "up"}), (other, {"address": wiring.mac})):
                     (index,) = links.link_lookup(ifname=name)
                     links.link("set", index=index, mtu=wiring.mtu, **more)
@@ -74,6 +76,8 @@ class OpenVSwitch:
                 _leave_checksums_to_the_sender(other)
             self._os_vif.plug(self._vif(wiring), self._owner(wiring))
             if wiring.hybrid:
+                for name in (_bridge(wiring), f"qvo{wiring.port[:11]}"):
+                    _keep_the_host_out(name)
                 with self._pyroute2.IPRoute() as links:
                     (index,), (bridge,) = links.link_lookup(ifname=mine), links.link_lookup(ifname=_bridge(wiring))
                     links.link("set", index=index, master=bridge)
@@ -131,6 +135,22 @@ class OpenVSwitch:
 def _bridge(wiring: Wiring) -> str:
     """Return the bridge of a port of its own, on which iptables filters."""
     return f"qbr{wiring.port[:11]}"
+
+
+def _keep_the_host_out(name: str) -> None:
+    """Let the host take no packet from the interface: a switch in user space gets copies, and the host gets them, too.
+
+    Without an IPv6 address the host takes none of IPv6. It answers ARP for none of its addresses, and drops packets of
+    IPv4 because no route leads back to their senders. A host without IPv6 has no file for it. Source of the values: the
+    kernel's Documentation/networking/ip-sysctl.rst.
+    """
+    for file, value in (
+        ("ipv6/conf/{}/disable_ipv6", 1),
+        ("ipv4/conf/{}/arp_ignore", 8),
+        ("ipv4/conf/{}/rp_filter", 1),
+    ):
+        with contextlib.suppress(FileNotFoundError):
+            pathlib.Path("/proc/sys/net", file.format(name)).write_text(str(value))
 
 
 def _leave_checksums_to_the_sender(name: str) -> None:

@@ -3,13 +3,17 @@
 
 import json
 import pathlib
+import socket
 import subprocess
+import sys
 import uuid
 
 import pytest
 
+from zun.common.commands import run
 from zun.network.wiring import OpenVSwitch, container_end, host_end
 from zun.neutron.ports import Wiring
+from zun.tests.fixtures import wait_for
 
 INTERFACES = pathlib.Path("/sys/class/net")
 
@@ -26,18 +30,72 @@ def vsctl(ovsdb, *words):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture
-def wiring(neutron_ovsdb, switch):
-    """The wiring of a port that iptables filters, on the bridge of Neutron's agent."""
+@pytest.fixture(params=[True, False], ids=["hybrid", "plain"])
+def wiring(neutron_ovsdb, switch, request):
+    """The wiring of a port, which iptables filters if it is hybrid, on the bridge of Neutron's agent."""
     bridge = vsctl(neutron_ovsdb, "list-br").split()[0]
     made = Wiring(
         port=str(uuid.uuid4()), container=str(uuid.uuid4()), network=str(uuid.uuid4()), mac="fa:16:3e:00:00:21",
-        mtu=1400, bridge=bridge, hybrid=True, datapath="netdev",
+        mtu=1400, bridge=bridge, hybrid=request.param, datapath="netdev",
     )  # fmt: skip
     yield made
     switch.unplug(made)
 
 
+@pytest.fixture
+def namespace():
+    name = f"zun-{uuid.uuid4().hex[:6]}"
+    run(["ip", "netns", "add", name])
+    yield name
+    run(["ip", "netns", "del", name])
+
+
+@pytest.fixture
+def address():
+    """An IPv4 address of this host, on an interface that has nothing to do with the switch."""
+    name = f"zt{uuid.uuid4().hex[:6]}"
+    run(["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}p"])
+    run(["ip", "address", "add", "198.18.79.1/24", "dev", name])
+    run(["ip", "link", "set", "dev", name, "up"])
+    yield "198.18.79.1"
+    run(["ip", "link", "del", "dev", name])
+
+
+def test_a_container_does_not_reach_its_host(switch, wiring, namespace, address):
+    """A switch in user space leaves the packets of its interfaces to the host, too.
+
+    The host answers neither at a link-local address nor, with ARP, for an address that a network has as well. A program
+    with raw sockets may write any packet; a neighbour by hand stands for this program.
+    """
+    end = switch.plug(wiring)
+    run(["ip", "link", "set", "dev", end, "netns", namespace])
+    inside = ["ip", "netns", "exec", namespace]
+    run([*inside, "ip", "address", "add", "198.18.79.9/24", "dev", end])
+    run([*inside, "ip", "link", "set", "dev", end, "up"])
+    tentative = [*inside, "ip", "-6", "-o", "address", "show", "dev", end, "scope", "link", "-tentative"]
+    wait_for(lambda: "fe80::" in subprocess.run(tentative, check=True, capture_output=True, text=True).stdout, 20)
+    hosts = [host_end(wiring.port), f"qbr{wiring.port[:11]}"] if wiring.hybrid else [host_end(wiring.port)]
+    for name in hosts:
+        digits = (INTERFACES / name / "address").read_text().strip().split(":")
+        lower = f"{int(digits[0], 16) ^ 2:02x}{digits[1]}:{digits[2]}ff:fe{digits[3]}:{digits[4]}{digits[5]}"
+        asked = [*inside, "ping", "-c", "3", "-i", "0.5", "-W", "1", f"fe80::{lower}%{end}"]
+        assert "3 packets transmitted, 0 received" in subprocess.run(asked, capture_output=True, text=True).stdout
+    subprocess.run([*inside, "ping", "-c", "2", "-W", "1", address], capture_output=True)
+    known = subprocess.run([*inside, "ip", "neighbour", "show", "to", address], capture_output=True, text=True).stdout
+    assert "lladdr" not in known
+    mac = (INTERFACES / hosts[0] / "address").read_text().strip()
+    run([*inside, "ip", "neighbour", "replace", address, "lladdr", mac, "dev", end])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind((address, 0))
+        listener.settimeout(1)
+        here, port = listener.getsockname()
+        send = f"import socket; socket.socket(2, 2).sendto(b'x', ('{here}', {port}))"
+        run([*inside, sys.executable, "-c", send])
+        with pytest.raises(TimeoutError):
+            listener.recv(1)
+
+
+@pytest.mark.parametrize("wiring", [True], indirect=True, ids=["hybrid"])
 def test_a_hybrid_plug(neutron_ovsdb, switch, wiring):
     """The container's end leads to a Linux bridge of the port, and the bridge to the switch."""
     short = wiring.port[:11]
