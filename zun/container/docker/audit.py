@@ -35,6 +35,10 @@ KTHREADD = b"2"  # the process that is the parent of all other kernel threads
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _NODE = re.compile(rb"\bN(\d+)=(\d+)")
 _PAGE_KIB = re.compile(rb"kernelpagesize_kB=(\d+)")
+_ALLOWED = b"Cpus_allowed_list:"
+# How the status file of Open vSwitch begins. Each of its threads that polls interfaces (PMD) takes a whole CPU. The
+# threads of other processes are not read, because a host may have thousands.
+_SWITCH = b"Name:\tovs-vswitchd\n"
 _ENDED = (FileNotFoundError, ProcessLookupError)
 # Bytes for one read of a status file, which has about 1.5 KB, and more on a host with thousands of CPUs.
 _ROOM = 1 << 16
@@ -204,7 +208,7 @@ def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
         except _ENDED:
             continue
         if not _is_dead(status):
-            key = (_value(status, b"Cpus_allowed_list:"), _value(status, b"Mems_allowed_list:"))
+            key = (_value(status, _ALLOWED), _value(status, b"Mems_allowed_list:"))
             seen.setdefault(key, []).append(tid)
     return tuple(
         ThreadGroup(CpuSet(cpus.decode()), CpuSet(mems.decode()), len(alike), alike[0], _name(proc, alike[0]))
@@ -276,10 +280,10 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
     """Return processes outside of the given containers that may run on ``cpus``.
 
     Processes with the same group and CPUs are one Intruder. Kernel threads are left out. Processes with the CPUs of
-    process 1 are left out, unless ``unplaced``.
+    process 1 are left out, unless ``unplaced``. Threads of Open vSwitch with CPUs of their own count as processes.
     """
     proc, ids = Path(root, "proc"), frozenset(container_ids)
-    everywhere = _value(_status(proc, 1), b"Cpus_allowed_list:")
+    everywhere = _value(_status(proc, 1), _ALLOWED)
     relevant: dict[bytes, bool] = {} if unplaced else {everywhere: False}
     alike: dict[tuple[str, bytes], list[int]] = {}
     for name in os.listdir(proc):
@@ -288,20 +292,32 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
         pid = int(name)
         with suppress(*_ENDED):
             status = _status(proc, pid)
-            allowed = _value(status, b"Cpus_allowed_list:")
-            if allowed not in relevant:
-                relevant[allowed] = bool(CpuSet(allowed.decode()) & cpus)
-            if not relevant[allowed] or name == KTHREADD.decode() or _value(status, b"PPid:") == KTHREADD:
-                continue
-            if _is_dead(status):
-                continue
-            group = _cpu_group((proc / name / "cgroup").read_text())
-            if ids.isdisjoint(_CONTAINER_ID.findall(group)):
-                alike.setdefault((group, allowed), []).append(pid)
+            found = [(pid, _value(status, _ALLOWED))]
+            if status.startswith(_SWITCH):
+                found += _placed_threads(proc / name / "task", found[0][1])
+            for tid, allowed in found:
+                if allowed not in relevant:
+                    relevant[allowed] = bool(CpuSet(allowed.decode()) & cpus)
+                if not relevant[allowed] or name == KTHREADD.decode() or _value(status, b"PPid:") == KTHREADD:
+                    continue
+                if _is_dead(status):
+                    continue
+                group = _cpu_group((proc / name / "cgroup").read_text())
+                if ids.isdisjoint(_CONTAINER_ID.findall(group)):
+                    alike.setdefault((group, allowed), []).append(tid)
     return [
         Intruder("process", group, f"{_name(proc, min(pids))} ({min(pids)})", CpuSet(allowed.decode()), len(pids))
         for (group, allowed), pids in sorted(alike.items())
     ]
+
+
+def _placed_threads(tasks: Path, process: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield id and CPUs of the threads that have other CPUs than their process."""
+    for name in os.listdir(tasks):
+        with suppress(*_ENDED):
+            allowed = _value(_status(tasks, int(name)), _ALLOWED)
+            if allowed != process:
+                yield int(name), allowed
 
 
 def _cpu_group(cgroup_text: str) -> str:

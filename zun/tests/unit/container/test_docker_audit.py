@@ -51,12 +51,13 @@ class Machine:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
-    def thread(self, tid, cpus, mems="1", *, state="S", name="sleep", parent=1, tgid=None, group=None):
+    def thread(self, tid, cpus, mems="1", *, state="S", name="sleep", parent=1, tgid=None, group=None, task_of=None):
         fields = {
             "Name": name, "State": f"{state} (x)", "Tgid": tgid or tid, "PPid": parent,
             "Cpus_allowed": "ff", "Cpus_allowed_list": cpus, "Mems_allowed_list": mems,
         }  # fmt: skip
-        self.write(f"proc/{tid}/status", "".join(f"{key}:\t{value}\n" for key, value in fields.items()))
+        place = f"proc/{tid}" if task_of is None else f"proc/{task_of}/task/{tid}"
+        self.write(f"{place}/status", "".join(f"{key}:\t{value}\n" for key, value in fields.items()))
         self.write(f"proc/{tid}/comm", f"{name}\n")
         if group is not None:
             self.write(f"proc/{tid}/cgroup", group)
@@ -344,6 +345,19 @@ def test_other_processes(busy, unplaced, expected):
 
 def test_no_process_is_on_a_cpu_nobody_chose(busy):
     assert other_processes(busy.root, CpuSet("6"), [ID], unplaced=False) == []
+
+
+def test_threads_of_open_vswitch_have_cpus_of_their_own(busy):
+    """Those that poll interfaces (PMD). Threads in containers are read with their container."""
+    busy.thread(200, "0-7", name="ovs-vswitchd", group="0::/system.slice/ovs.service\n")
+    busy.thread(210, "0-7", name="ovs-vswitchd", group=f"0::{SCOPE}\n")
+    for pid, tid, cpus in ((200, 200, "0-7"), (200, 201, "3"), (200, 202, "3"), (200, 203, "5"), (210, 211, "3")):
+        busy.thread(tid, cpus, name="ovs-vswitchd" if tid == pid else f"pmd-{tid}", task_of=pid)
+    expected = Intruder("process", "/system.slice/ovs.service", "pmd-201 (201)", CpuSet("3"), 2)
+    seen = other_processes(busy.root, CpuSet("3"), [ID], unplaced=False)
+    assert sorted(seen, key=str) == sorted([*PLACED, expected], key=str)
+    whole = Intruder("process", "/system.slice/ovs.service", "ovs-vswitchd (200)", CpuSet("0-7"))
+    assert whole in other_processes(busy.root, CpuSet("3"), [ID], unplaced=True)
 
 
 def test_version_1_names_the_unit_of_a_process(machine):
