@@ -139,7 +139,7 @@ class Isolated:
 
     ``whole_cores`` tells whether the container has its cores alone; it is None if its thread policy does not ask for
     whole cores. ``interrupts`` counts device interrupts on its CPUs since the machine started. ``irqs`` are the numbers
-    of the device interrupts that may arrive there.
+    of the device interrupts that may arrive there. ``network_softirqs`` counts soft interrupts for packets there.
     """
 
     container: str
@@ -150,6 +150,7 @@ class Isolated:
     whole_cores: bool | None
     interrupts: int
     irqs: CpuSet
+    network_softirqs: int
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -161,6 +162,7 @@ class Isolated:
             "whole_cores": self.whole_cores,
             "interrupts": self.interrupts,
             "irqs": str(self.irqs),
+            "network_softirqs": self.network_softirqs,
         }
 
 

@@ -144,11 +144,14 @@ class Auditor:
             return
         seen = interrupts()
         for uuid, plan in dedicated:
-            came, irqs = seen.on(plan.dedicated_cpus)
+            cpus = plan.dedicated_cpus
+            came, irqs = seen.on(cpus)
             topology = self._tracker.topology
             whole_cores = has_whole_cores(topology, plan) if plan.whole_cores else None
             reached = grade_of(topology, plan)
-            yield Isolated(uuid, names[uuid], plan.dedicated_cpus, plan.isolation, reached, whole_cores, came, irqs)
+            yield Isolated(
+                uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus)
+            )
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None

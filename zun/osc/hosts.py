@@ -124,8 +124,9 @@ class AuditHost(command.Lister):
             "--isolation",
             action="store_true",
             help="Show, instead of findings, how isolated each dedicated container is: the grade it asked for, the one "
-            "it has, the interrupts of devices that came to its CPUs since the host started, which may come, and, with "
-            "thread policy isolate or require, whether it has its cores to itself.",
+            "it has, the interrupts of devices that came to its CPUs since the host started, which may come, the "
+            "soft interrupts for packets there, and, with thread policy isolate or require, whether it has its cores "
+            "to itself.",
         )
         return parser
 
@@ -150,8 +151,10 @@ class AuditHost(command.Lister):
         names: tuple[str, ...]
         columns: tuple[str, ...]
         if parsed_args.isolation:
-            names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "whole_cores")
-            columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Whole cores")
+            names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "network_softirqs",
+                     "whole_cores")  # fmt: skip
+            columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Network softirqs",
+                       "Whole cores")  # fmt: skip
             return columns, [tuple(each.get(name, "") for name in names) for each in answer.get("isolation", ())]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")

@@ -73,7 +73,8 @@ def test_compliant_containers_are_not_touched(cloud, context, driver, dedicated,
 
 
 def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, shared, monkeypatch):
-    came = Interrupts(dict.fromkeys(range(8), 1), {number: CpuSet((number,)) for number in range(8)})
+    came = Interrupts(dict.fromkeys(range(8), 1), {number: CpuSet((number,)) for number in range(8)},
+                      dict.fromkeys(range(8), 5))  # fmt: skip
     monkeypatch.setattr(auditor, "interrupts", lambda: came)
     node = cloud.run(context, **{**DEDICATED, "memory": 64}, placement={"cpu_isolation": "node"})
     told = {each["container"]: each for each in audit(cloud, context)["isolation"]}
@@ -83,6 +84,7 @@ def test_isolation_is_told_of_dedicated_containers(cloud, context, dedicated, sh
     assert node.cpuset["cpuset_isolation"] == "node"
     assert told[node.uuid]["cpus"] == node.cpuset["cpuset_cpus"]
     assert (told[node.uuid]["interrupts"], told[node.uuid]["irqs"]) == (2, told[node.uuid]["cpus"])
+    assert told[node.uuid]["network_softirqs"] == 10
 
 
 @pytest.mark.parametrize("which", ["dedicated", "shared"])

@@ -31,6 +31,7 @@ ISOLATION = {
     "reached": "l3",
     "interrupts": 12,
     "irqs": "24,30",
+    "network_softirqs": 34,
     "whole_cores": True,
 }
 
@@ -111,8 +112,8 @@ def test_isolation_option_prints_isolation_with_same_exit_code():
     code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
     assert code == 1
     assert printed.splitlines() == [
-        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Whole cores"',
-        '"c-1","web","2-3","core","l3",12,"24,30",True',
+        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores"',
+        '"c-1","web","2-3","core","l3",12,"24,30",34,True',
     ]
 
 

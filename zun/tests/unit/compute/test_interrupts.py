@@ -14,6 +14,14 @@ ERR:          0
 """
 
 
+SOFT = """\
+                    CPU0       CPU2       CPU10
+       TIMER:     378209     322116          1
+      NET_TX:        100          0          2
+      NET_RX:        200         20          7
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "counted"),
     [
@@ -31,15 +39,19 @@ def test_read_from_files(tmp_path):
     (tmp_path / "proc/irq/24").mkdir()
     (tmp_path / "proc/irq/31").mkdir()
     (tmp_path / "proc/interrupts").write_text(TEXT)
+    (tmp_path / "proc/softirqs").write_text(SOFT)
     (tmp_path / "proc/irq/9/smp_affinity_list").write_text("0-10\n")
     (tmp_path / "proc/irq/24/smp_affinity_list").write_text("2\n")
     (tmp_path / "proc/irq/default_smp_affinity").write_text("ffff\n")
     found = interrupts(tmp_path)
-    assert found == Interrupts({0: 4, 2: 4, 10: 20}, {9: CpuSet("0-10"), 24: CpuSet("2")})
+    packets = {0: 300, 2: 20, 10: 9}
+    assert found == Interrupts({0: 4, 2: 4, 10: 20}, {9: CpuSet("0-10"), 24: CpuSet("2")}, packets)
+    assert found.network_on(CpuSet("0-2")) == 320
     assert found.on(CpuSet("0,10-11")) == (24, CpuSet("9"))
     assert found.on(CpuSet("2")) == (4, CpuSet("9,24"))
     assert interrupts(tmp_path / "nothing") == Interrupts({}, {})
 
 
 def test_this_machine_counts_some():
-    assert sum(interrupts().counted.values()) > 0
+    seen = interrupts()
+    assert sum(seen.counted.values()) > 0 and sum(seen.network.values()) > 0
