@@ -72,14 +72,15 @@ class Site:
         self.others = TokenApi(api, self.keystone.token("stranger"))
         self.root = TokenApi(api, self.keystone.token("admin"))
 
-    def network(self, client=None, cidr="10.7.0.0/24", **fields):
-        """A new network with a subnet; gives its id."""
+    def network(self, client=None, cidr="10.7.0.0/24", routes=(), dns="10.7.0.53", **fields):
+        """A new network with a subnet; gives its id. ``routes`` and ``dns`` are those of its subnets of IPv4."""
         client = client or self.member
         made = client._one("networks", "network", "POST", {"network": {"name": "net", **fields}})
         for each in [cidr] if isinstance(cidr, str) else cidr:
             subnet = {"network_id": made["id"], "cidr": each, "ip_version": 6 if ":" in each else 4}
             if "." in each:
-                subnet["dns_nameservers"] = ["10.7.0.53"]
+                subnet["dns_nameservers"] = [dns]
+                subnet["host_routes"] = list(routes)
             client._one("subnets", "subnet", "POST", {"subnet": subnet})
         return made["id"]
 

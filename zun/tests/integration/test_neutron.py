@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers of the real Docker on networks of a real Neutron, whose Open vSwitch agent wires them on this machine."""
 
+import contextlib
 import functools
 import os
 import platform
+import socket
 import subprocess
 
 import pytest
 
+from zun.network.wiring import host_end
 from zun.neutron.ports import GROUP_DESCRIPTION
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE
@@ -36,14 +39,28 @@ def site(started):
     started.clear()
 
 
+def received(wire):
+    """What a socket that does not block has received."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            yield wire.recv(2048)
+
+
 def test_two_containers_exchange_tcp(site):
-    """And a security group lets in or not: the default one only its own members."""
-    network = site.network(cidr=["10.7.1.0/24", "fd00:71::/64"], mtu=1400)
+    """And a security group lets in or not: the default one only its own members.
+
+    Routes of the subnet are set, and its name server is asked, for which the other container stands.
+    """
+    route = {"destination": "10.99.0.0/16", "nexthop": "10.7.1.254"}
+    network = site.network(cidr=["10.7.1.0/24", "fd00:71::/64"], routes=[route], dns="10.7.1.77", mtu=1400)
     rule = {"protocol": "tcp", "port_range_min": 80, "port_range_max": 80}
     open_group = site.group("web", rule, {**rule, "ethertype": "IPv6"})
     nets = [{"network": network}]
     server = site.run(nets=nets, command=SERVE, hostname="webhost", security_groups=["web"])
-    client = site.run(nets=nets, security_groups=[open_group])
+    chosen = {"v4-fixed-ip": "10.7.1.77", "v6-fixed-ip": "fd00:71::77"}
+    client = site.run(nets=[{"network": network, **chosen}], security_groups=[open_group])
+    assert {each["addr"] for each in client["addresses"][network]} == {"10.7.1.77", "fd00:71::77"}
+    assert "fd00:71::77/64" in site.inside(client, "ip", "addr", "show", "eth0")
     (items,) = server["addresses"].values()
     assert list(server["addresses"]) == [network] and server["security_groups"] == [open_group]
     assert {each["version"] for each in items} == {4, 6}
@@ -60,7 +77,13 @@ def test_two_containers_exchange_tcp(site):
     seen = site.inside(server, "cat", "/tmp/index.html", "/etc/hosts", "/proc/sys/kernel/hostname")
     assert v4 in seen and v6 in seen and "webhost" in seen  # from its first process on
     assert "mtu 1400" in site.inside(server, "ip", "link", "show", "eth0")
-    assert "default via 10.7.1.1" in site.inside(server, "ip", "route")
+    routes = site.inside(server, "ip", "route")
+    assert "default via 10.7.1.1" in routes and "10.99.0.0/16 via 10.7.1.254" in routes
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003)) as wire:  # all protocols
+        wire.bind((host_end(port["id"]), 0))
+        wire.setblocking(False)
+        site.inside(server, "sh", "-c", "timeout 3 nslookup asked.example; true")
+        assert any(b"\x05asked\x07example" in frame and b"\x0a\x07\x01\x4d" in frame for frame in received(wire))
     site.change(server, "remove_security_group", name="web")
     wait_for(lambda: not site.reaches(client, v4), 60)
     site.change(server, "add_security_group", name="web")
