@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn, TypeVar, cast
 
 import oslo_messaging
 from oslo_db import exception as db_exc
@@ -17,8 +17,9 @@ from zun.common import exceptions, metrics
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.conductor import rules
+from zun.conductor.arguments import misfit
 from zun.conductor.rules import Call, Facts, refusal
-from zun.db import containers, images, session
+from zun.db import containers, images, models, session
 from zun.messaging import remote_values as values
 from zun.messaging import rpc
 from zun.objects import base
@@ -35,6 +36,27 @@ _NOT_THERE: Mapping[str, type[exceptions.ZunError]] = {
 """The error for a row of another host. The host learns the same as if there were no such row."""
 
 
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def _typed(method: M) -> M:
+    """Refuse messages with arguments of other types than ``method`` declares, and such contexts."""
+
+    @functools.wraps(method)
+    def checked(self: "ConductorEndpoint", context: RequestContext, **arguments: Any) -> Any:
+        asked_by = {"request_id": context.request_id, "user_id": context.user_id}
+        reason = misfit(method, arguments) or misfit(_asked_by, asked_by)
+        if reason is not None:
+            _refuse(_host(arguments["address"]), str(arguments["name"]), str(arguments["function"]), reason)
+        return method(self, context, **arguments)
+
+    return cast(M, checked)
+
+
+def _asked_by(*, request_id: str, user_id: str | None) -> None:
+    """Declare the types of what methods use of a context."""
+
+
 class ConductorEndpoint:
     """Every argument is the host's word but ``address``, which is the broker's."""
 
@@ -47,6 +69,7 @@ class ConductorEndpoint:
 
     @rpc.from_hosts(lambda arguments: [str(_host(arguments["address"]))])
     @rpc.expected
+    @_typed
     def object_action(
         self,
         context: RequestContext,
@@ -64,9 +87,9 @@ class ConductorEndpoint:
         """Call ``function`` of the object ``key`` with ``changes`` of its fields. Return its result and changes."""
         host = _host(address)
         cls = _class(name, function, host=host)
-        written = _values(cls, changes) if rules.writes(name, function) else {}
+        written = _values(cls, changes, host, function) if rules.writes(name, function) else {}
         original = getattr(cls, function).original_fn
-        arguments = _bound(original, (None, *values.decode(list(args))), values.decode(dict(kwargs)))
+        arguments = _bound(original, (None,), args, kwargs, host=host, call=(name, function))
         with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             subject, facts = _subject(context, cls, key, function), self._facts
             if isinstance(subject, objects.Container) and function != "restore":
@@ -84,6 +107,7 @@ class ConductorEndpoint:
 
     @rpc.from_hosts(lambda arguments: [str(_host(arguments["address"]))])
     @rpc.expected
+    @_typed
     def object_class_action(
         self,
         context: RequestContext,
@@ -100,7 +124,7 @@ class ConductorEndpoint:
         host = _host(address)
         cls = _class(name, function, host=host)
         original = getattr(cls, function).original_fn
-        arguments = _bound(original, (None, context, *values.decode(list(args))), values.decode(dict(kwargs)))
+        arguments = _bound(original, (None, context), args, kwargs, host=host, call=(name, function))
         call = Call(name, function, arguments)
         with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             self._check(host, call, self._facts)
@@ -125,11 +149,25 @@ _UNSET = object()
 _signature = functools.cache(inspect.signature)  # takes 45 us
 
 
-def _values(cls: Any, primitives: Mapping[str, Any]) -> dict[str, Any]:
+def _values(cls: Any, primitives: Mapping[str, Any], host: str | None, method: str) -> dict[str, Any]:
     """Return the values of the fields that a host has changed. Fields of a newer release are left out."""
-    blank = cls()
-    fields = {field: value for field, value in primitives.items() if field in cls.fields}
-    return {field: cls.fields[field].from_primitive(blank, field, value) for field, value in fields.items()}
+    blank, found = cls(), {}
+    for name in primitives.keys() & cls.fields.keys():
+        field = cls.fields[name]
+        try:
+            found[name] = field.coerce(blank, name, field.from_primitive(blank, name, primitives[name]))
+        except (AttributeError, TypeError, ValueError) as exc:
+            _refuse(host, cls.__name__, method, f"{name}: {exc}")
+        if isinstance(field, base.JsonField) and not _of_column(name, found[name]):
+            _refuse(host, cls.__name__, method, f"{name} must be as the column is, got {found[name]!r:.80}")
+    return found
+
+
+def _of_column(name: str, value: Any) -> bool:
+    """Return whether ``value`` has the type of a JSON column: an object or an array."""
+    column = models.containers.c.get(name)
+    kind = None if column is None else column.type
+    return value is None or not isinstance(kind, models.Json) or isinstance(value, kind.kind)
 
 
 def _set_values(made: base.ZunObject) -> dict[str, Any]:
@@ -142,7 +180,7 @@ def _host(address: str | None) -> str | None:
     return address.removeprefix(prefix) if address is not None and address.startswith(prefix) else None
 
 
-def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> None:
+def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> NoReturn:
     """Log a refusal with the host, and raise the error that the host gets."""
     metrics.REFUSED_CALLS.labels(host or "", method if (name, method) in rules.RULES else "other").inc()
     LOG.warning("Refused host %s %s.%s: %s", host, name, method, reason)
@@ -159,13 +197,30 @@ def _class(name: str, method: str, *, host: str | None) -> Any:
     return getattr(objects, name)
 
 
-def _bound(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, without the object or class, and without the context."""
+def _bound(
+    function: Callable[..., Any],
+    before: tuple[Any, ...],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    host: str | None,
+    call: tuple[str, str],
+) -> dict[str, Any]:
+    """Return the arguments by name, without ``before``: the object or class, and the context."""
     try:
-        bound = _signature(function).bind(*args, **kwargs).arguments
+        decoded = [values.decode_argument(each) for each in args]
+        named = {name: values.decode_argument(each) for name, each in kwargs.items()}
+    except (TypeError, ValueError) as exc:
+        _refuse(host, *call, f"an argument cannot be read: {exc}")
+    try:
+        bound = _signature(function).bind(*before, *decoded, **named).arguments
     except TypeError as exc:
         raise exceptions.Invalid(f"{function.__qualname__}: {exc}") from exc
-    return {name: value for name, value in bound.items() if name not in ("self", "cls", "context")}
+    arguments = {name: value for name, value in bound.items() if name not in ("self", "cls", "context")}
+    reason = misfit(function, arguments)
+    if reason is not None:
+        _refuse(host, *call, reason)
+    return arguments
 
 
 def _subject(context: RequestContext, cls: Any, key: str, method: str) -> base.ZunObject | None:
@@ -190,6 +245,8 @@ def _for(time: str, again: bool) -> Iterator[None]:
         moment = datetime.datetime.fromisoformat(time)
     except ValueError as exc:
         raise exceptions.Invalid(f"time must be a time, got {time!r}") from exc
+    if moment.tzinfo is not None:
+        raise exceptions.Invalid(f"time must have no zone, got {time!r}")
     try:
         with session.asked_by(session.Request(moment, again)):
             yield

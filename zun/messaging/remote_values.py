@@ -19,9 +19,9 @@ def _pool_use(parts: list[Any]) -> PoolUse:
     return PoolUse(None if mine is None else DiskPool(*mine), holders, frozenset(unused))
 
 
+_OF_ARGUMENTS: Mapping[str, Callable[[Any], Any]] = {"$time": datetime.datetime.fromisoformat, "$set": frozenset}
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "$time": datetime.datetime.fromisoformat,
-    "$set": frozenset,
+    **_OF_ARGUMENTS,
     "$claimed": lambda parts: Claimed(*parts),
     "$disk_pool": lambda parts: DiskPool(*parts),
     "$pool_use": _pool_use,
@@ -71,3 +71,17 @@ def decode(value: Any, context: Any = None) -> Any:
                 return _READERS[key](only)
         return {key: decode(each, context) for key, each in value.items()}
     return [decode(each, context) for each in value] if isinstance(value, list) else value
+
+
+def decode_argument(value: Any) -> Any:
+    """Return the value of an argument that ``encode`` was given: nobody sends objects or results of a conductor.
+
+    Raises TypeError and ValueError if the value was not encoded so.
+    """
+    if isinstance(value, dict):
+        if len(value) == 1:
+            [(key, only)] = value.items()
+            if key in _OF_ARGUMENTS:
+                return _OF_ARGUMENTS[key](only)
+        return {key: decode_argument(each) for key, each in value.items()}
+    return [decode_argument(each) for each in value] if isinstance(value, list) else value

@@ -7,6 +7,7 @@ and tried by ``two``, which knows every id.
 
 import contextlib
 import datetime
+import itertools
 import logging
 import sys
 
@@ -319,6 +320,75 @@ def test_a_changed_key_reaches_no_other_row(changes, things, transport, conducto
     assert dump() == before
 
 
+ODD = [0, -1, 0.5, True, None, [], [0], {}, {"a": 0}, [["x"]], {"$set": [0]}, {"$time": 0}]
+
+
+def places(value, path=()):
+    """Where in the arguments of a message is a text."""
+    if isinstance(value, str) and "$time" not in path:
+        yield path
+    elif isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(each, (*path, key))
+
+
+def put(value, path, new):
+    """Return ``value`` with ``new`` at ``path``."""
+    if not path:
+        return new
+    copied = value.copy()
+    copied[path[0]] = put(value[path[0]], path[1:], new)
+    return copied
+
+
+NOT_YET = {("ComputeNode", "put", "args", 1)}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=names(CALLS))
+def test_another_type_than_text_is_refused(call, things, as_host, monkeypatch, caplog):
+    """MariaDB finds that 0 equals most uuids."""
+    sent = []
+    with monkeypatch.context() as patch, as_host("one"), contextlib.suppress(TypeError):  # of the missing answer
+        patch.setattr(ConductorAPI, "_ask", lambda self, context, message, **asked: sent.append((message, asked)))
+        CALLS[call](things)
+    [(message, asked)] = sent
+    before = dump()
+    found = list(places({name: value for name, value in asked.items() if name in ("key", "args", "kwargs")}))
+    with as_host("one"):
+        for path, odd in itertools.product(found, ODD):
+            if (*call, *path[:2]) in NOT_YET:
+                continue
+            caplog.clear()
+            with pytest.raises(exceptions.ZunError):
+                ZunObject.indirection_api._ask(CONTEXT, message, **put(asked, path, odd))
+            assert f"Refused host one {call[0]}.{call[1]}: " in caplog.text, (path, odd)
+    assert dump() == before
+
+
+@pytest.mark.parametrize("field", ["request_id", "user"])
+@pytest.mark.parametrize("odd", [1, [0], {"a": 0}], ids=str)
+def test_a_context_of_another_type_is_refused(field, odd, things, as_host, caplog, monkeypatch):
+    sent = {**CONTEXT.to_message(), field: odd}
+    monkeypatch.setattr(type(CONTEXT), "to_message", lambda self: sent)
+    with as_host("one"), pytest.raises(exceptions.Forbidden):
+        ContainerActionEvent.start(CONTEXT, things.container, "create", "e")
+    assert "Refused host one ContainerActionEvent.start: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changes", [{"cpuset": [1]}, {"ports": {"a": 1}}, {"started_at": 0}, {"cpu": []}, {"exit_code": "x"}], ids=str
+)
+def test_a_field_of_another_type_is_refused(changes, things, transport, conductor, caplog):
+    before = dump()
+    with pytest.raises(exceptions.Forbidden):
+        ConductorAPI(transport, "one")._ask(
+            CONTEXT, "object_action", name="Container", function="save", key=things.container, changes=changes,
+            args=[], kwargs={},
+        )  # fmt: skip
+    assert f"Refused host one Container.save: {next(iter(changes))}" in caplog.text
+    assert dump() == before
+
+
 def test_the_sender_cannot_say_another_address(things, transport, conductor):
     mine = ConductorAPI(transport, "two")
     with pytest.raises(exceptions.ContainerNotFound):
@@ -338,7 +408,7 @@ def test_a_host_claims_what_a_scheduler_sent_there(things, as_host):
 
 PERMITS = {
     "none": lambda it: None,
-    "malformed": lambda it: ["é"],
+    "malformed": lambda it: "é",
     "of-another-container": lambda it: Permits().permit("two", it.container),
     "of-another-host": lambda it: Permits().permit("one", it.waiting),
 }

@@ -13,11 +13,16 @@ from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.secrets import Cipher
+from zun.conductor import facts
+from zun.conductor.endpoint import ConductorEndpoint
+from zun.db import conductor, containers, migration, registries, session
 from zun.messaging import rpc
 from zun.messaging.conductor_api import ConductorAPI
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, free_port
+from zun.tests.unit.db import rows
 
 pytestmark = pytest.mark.distributed
 
@@ -137,3 +142,44 @@ def oslo_client(cloud):
     transport.cleanup()
     cfg.CONF.clear_override("control_exchange")
     cfg.CONF.clear_override("rabbit_quorum_queue", group="oslo_messaging_rabbit")
+
+
+@pytest.fixture
+def mariadb(database_url):
+    session.configure(database_url)
+    migration.upgrade()
+    yield
+    session.dispose()
+
+
+def test_a_number_is_no_uuid_on_mariadb(mariadb, caplog):
+    """There 0 equals each uuid that begins with a letter: the rules alone would find that the rows are the host's."""
+    cipher, registry = Cipher(["k" * 32]), f"a{str(uuid.uuid4())[1:]}"
+    secret = cipher.encrypt("s3cret", (registry, "theirs", "example.com", "u"))
+    registries.insert(
+        {"uuid": registry, "project_id": "theirs", "domain": "example.com", "username": "u", "password": secret}
+    )
+    theirs = rows.container(uuid=f"b{str(uuid.uuid4())[1:]}", environment={"KEY": "theirs"})["uuid"]
+    rows.container(host="mine", registry_id=registry)
+    assert (registries.get(0)["uuid"], conductor.pulls_with("mine", 0)) == (registry, True)
+    assert theirs in [each["uuid"] for each in containers.of_uuids([0])]
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{uuid.uuid4()}")
+    endpoint = ConductorEndpoint(facts.Rows(), cipher)
+    server = rpc.get_server(transport, rpc.CONDUCTORS_TOPIC, "/c1", [endpoint], 1, addressed=True)
+    server.start()
+    try:
+        thief = ConductorAPI(transport, "mine")
+        for name, method, argument in [
+            ("Registry", "get_by_uuid", 0),
+            ("Container", "get_by_uuid", 0),
+            ("Container", "list_by_uuids", [0]),
+            ("Container", "list_by_capsule", 0),
+            ("NetworkPort", "known", [0]),
+            ("NetworkPort", "recorded", 0),
+        ]:
+            with pytest.raises(exceptions.Forbidden, match="must be"):
+                thief.object_class_action_versions(admin_context(), name, method, {}, (argument,), {})
+            assert f"Refused host mine {name}.{method}: " in caplog.text
+    finally:
+        server.stop()
+        server.wait()
