@@ -21,28 +21,34 @@ from unittest import mock
 from uuid import UUID
 
 import oslo_messaging
-from oslo_utils import uuidutils
+from oslo_serialization import jsonutils
+from oslo_utils import timeutils, uuidutils
 
 from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
+from zun.common.secrets import Cipher
 from zun.compute import service as service_module
 from zun.compute.networks import settled
 from zun.compute.operations import TOO_LATE
 from zun.compute.service import ComputeService
 from zun.compute.work_queues import Kind
+from zun.conductor.endpoint import ConductorEndpoint
+from zun.conductor.facts import Rows
 from zun.container.driver import RuntimeEvent
 from zun.container.fake import InMemoryDriver
 from zun.db import container_actions, network_ports, services
 from zun.db import containers as db
+from zun.db.permits import Permits
 from zun.messaging import rpc
+from zun.messaging.conductor_api import ConductorAPI
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container, NetworkPort
 from zun.objects.base import ZunObject
-from zun.objects.placement import held_plan
+from zun.objects.placement import PERMIT_KEY, held_plan
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import machine
-from zun.tests.functional.simulation import Conductor, Killed
+from zun.tests.functional.simulation import Killed
 from zun.topology import CpuSet, Usage
 from zun.volume.fake import InMemoryVolumeDriver
 
@@ -97,6 +103,31 @@ class _Agent:
         self.dead = False
 
 
+class _Conductor(ConductorAPI):
+    """Gives each call of the agent to the endpoint of zun-conductor, whose rules refuse nothing that an agent does.
+
+    A kill can strike before or after a commit.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._endpoint = ConductorEndpoint(Rows(), Cipher(["k" * 32]))
+
+    def _ask(self, context: RequestContext, message: str, **arguments: Any) -> Any:
+        self._world.may_be_killed()
+        sent = {**arguments, "address": rpc.CONDUCTOR_TOPIC.format(host=HOST)}
+        sent |= {"time": timeutils.utcnow().isoformat(), "again": False}
+        raising = getattr(ConductorEndpoint, message).__wrapped__  # without the library's error around each
+        ZunObject.indirection_api = None
+        try:
+            arrived = RequestContext.from_dict(context.to_message())
+            answer = raising(self._endpoint, arrived, **jsonutils.loads(jsonutils.dumps(sent)))
+        finally:
+            ZunObject.indirection_api = self
+        self._world.may_be_killed()
+        return jsonutils.loads(jsonutils.dumps(answer))
+
+
 class World:
     """The API's scheduler and compute APIs as well: what is sent waits in ``messages``."""
 
@@ -115,24 +146,27 @@ class World:
         self.driver.runtime.listeners[self.driver.host_facts.name].append(self._events)
         self._uuids = mock.patch.object(uuidutils, "generate_uuid", self._uuid)
         self._uuids.start()
-        self._told, self._log = _Told(self.trace), logging.getLogger("zun.compute")
-        self._log.addHandler(self._told)
-        self._level = self._log.level
-        self._log.setLevel(logging.INFO)
+        self._told = _Told(self.trace)
+        self._logs = [logging.getLogger(each) for each in ("zun.compute", "zun.conductor")]
+        self._levels = [log.level for log in self._logs]
+        for log in self._logs:
+            log.addHandler(self._told)
+            log.setLevel(logging.INFO)
         for operation in OPERATIONS:
             self.driver.before(operation, lambda _container, name=operation: self._moment(f"runtime {name}"))
         services.heartbeat(HOST, "zun-compute", "nova")
         application = api_app.build(conf, scheduler_api=self, compute_api=_Sender(self))
         self.api = Client(application, user="root", project="admin", roles="admin", version="1.40")
-        self._conductor = Conductor(self)
+        self._conductor = _Conductor(self)
         self._start_agent()
         self.nets = [self._post("networks", {"name": name})["uuid"] for name in ("front", "back")]
 
     def close(self) -> None:
         ZunObject.indirection_api = None
         self._uuids.stop()
-        self._log.removeHandler(self._told)
-        self._log.setLevel(self._level)
+        for log, level in zip(self._logs, self._levels, strict=True):
+            log.removeHandler(self._told)
+            log.setLevel(level)
 
     def _uuid(self, dashed: bool = True) -> str:
         made = UUID(int=self.random.getrandbits(128), version=4)
@@ -300,10 +334,11 @@ class World:
     def create(self, context: RequestContext, container: Container) -> None:
         """Stand in for SchedulerAPI.create: send the container to the only host."""
         row = dict(container)
+        limits = {PERMIT_KEY: Permits().permit(HOST, container.uuid)}
         self.send(
             f"create {container.uuid[:4]}",
             lambda: self.endpoint.create(
-                context, container=Container.from_row(context, row), limits={}, alternates=[], tried={}
+                context, container=Container.from_row(context, row), limits=limits, alternates=[], tried={}
             ),
         )
 
@@ -388,6 +423,8 @@ class World:
 
     def check(self) -> None:
         """Always."""
+        refused = [line for line in self.trace if "Refused host" in line]
+        assert not refused, "the rules of zun-conductor refuse what the agent does"
         rows = {row["uuid"]: held for row in db.claims() if (held := held_plan(row)) is not None}
         Usage(rows)  # raises when two rows hold one CPU
         usage = self.service.tracker.usage
