@@ -92,9 +92,10 @@ class ConductorEndpoint:
         arguments = _bound(original, (None,), args, kwargs, host=host, call=(name, function))
         with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             subject, facts = _subject(context, cls, key, function), self._facts
-            if isinstance(subject, objects.Container) and function != "restore":
-                facts = facts.knowing(subject)
-            self._check(host, Call(name, function, arguments, key, written), facts)
+            row = subject if subject is not None and name in _ROWS and function != "restore" else None
+            if row is not None and name == "Container":
+                facts = facts.knowing(row)
+            self._check(host, Call(name, function, arguments, key, written, row), facts)
             if subject is None:
                 return {"result": None, "updates": {}}
             for field, value in written.items():

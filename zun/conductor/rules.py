@@ -5,10 +5,11 @@ A rule is a pure function of the calling host, the call, and facts about rows. I
 None.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from zun.common.states import ImageStatus, Status
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
 
@@ -42,13 +43,17 @@ class Facts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: the object's class and method, the arguments by name, the key of the object and its new values."""
+    """One call: the object's class and method, the arguments by name, the key of the object and its new values.
+
+    ``row`` is the object's row as it is, if one was read.
+    """
 
     name: str
     method: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     key: Any = None
     changes: Mapping[str, Any] = field(default_factory=dict)
+    row: Mapping[str, Any] | None = None
 
 
 Rule = Callable[[str, Call, Facts], str | None]
@@ -86,6 +91,9 @@ WRITABLE: Mapping[str, frozenset[str]] = {
     "NetworkPort": frozenset({"leaving"}),
 }
 """The fields that a host writes. Project, user, privileges, mounts and whatever else was asked for are the API's."""
+
+STATUSES: Mapping[str, Collection[str]] = {"Container": frozenset(Status), "Image": frozenset(ImageStatus)}
+"""MariaDB takes "Rebuilding " for Rebuilding."""
 
 
 def _foreign(owner: Owner | None, host: str, what: str, *, waiting: bool = False) -> str | None:
@@ -126,12 +134,23 @@ def claimable(host: str, call: Call, facts: Facts) -> str | None:
 
 
 def own_values(host: str, call: Call, facts: Facts) -> str | None:
-    """Refuse values of fields that hosts do not write, and another host's name."""
+    """Refuse values of fields that hosts do not write, another host's name, and a status that is none.
+
+    A host begins a rebuild, and with it a pull, only of what its user lets heal by itself (``auto_heal``).
+    """
     strange = sorted(call.changes.keys() - WRITABLE[call.name])
     if strange:
         return f"it wrote {', '.join(strange)}"
     named = call.changes.get("host")
-    return None if named in (None, host) else f"it wrote host {named}"
+    if named not in (None, host):
+        return f"it wrote host {named}"
+    if "status" not in call.changes:
+        return None
+    status, row = call.changes["status"], call.row or {}
+    if status not in STATUSES[call.name]:
+        return f"it wrote status {status!r:.80}"
+    asked = status != Status.REBUILDING or row.get("status") == Status.REBUILDING or row.get("auto_heal")
+    return None if asked else "nobody asked for the rebuild"
 
 
 def own_service(host: str, call: Call, facts: Facts) -> str | None:

@@ -7,7 +7,7 @@ from zun.common import states
 from zun.db import models, session
 
 _containers, _capsules = models.containers, models.containers.alias("capsules")
-_PULLING = (states.Status.CREATING, states.Status.REBUILDING)
+_PULLING = (states.Status.CREATING, states.Status.REBUILDING)  # task states are the host's word alone
 
 _WHERE = sa.select(
     sa.func.coalesce(_containers.c.host, _capsules.c.host).label("host"),
@@ -31,11 +31,7 @@ _ON_HOST = sa.func.coalesce(_containers.c.host, _capsules.c.host) == sa.bindpara
 _PULLS = _WHERE.where(
     _ON_HOST,
     _containers.c.registry_id == sa.bindparam("key"),
-    sa.or_(
-        _containers.c.status.in_(_PULLING),
-        _containers.c.task_state == states.TaskState.REBUILDING,
-        _capsules.c.status.in_(_PULLING),
-    ),
+    sa.or_(_containers.c.status.in_(_PULLING), _capsules.c.status.in_(_PULLING)),
 ).limit(1)
 _HAS_PROJECT = _WHERE.where(_ON_HOST, _containers.c.project_id == sa.bindparam("key")).limit(1)
 

@@ -441,6 +441,31 @@ def test_a_secret_is_told_during_a_pull_only(things, as_host):
         Registry.get_by_uuid(CONTEXT, things.registry)
 
 
+@pytest.mark.parametrize("status", ["Rebuilding", "Rebuilding ", "Creating", "Creating ", "x"])
+def test_a_host_begins_no_pull(status, things, as_host, caplog):
+    containers.update(things.container, {"status": "Running"})
+    with as_host("one"):
+        things.object(task_state="container_rebuilding").save()
+        with pytest.raises(exceptions.ZunError):
+            things.object(status=status).save()
+        with pytest.raises(exceptions.RegistryNotFound):
+            Registry.get_by_uuid(CONTEXT, things.registry)
+    assert f"Refused host one Registry.get_by_uuid: no pull with registry {things.registry} is under way" in caplog.text
+    assert containers.get(things.container)["status"] == "Running"
+
+
+@pytest.mark.parametrize("begins", ["user", "auto_heal"])
+def test_a_host_pulls_for_a_rebuild(begins, things, as_host):
+    """That a user asked for, or of a container that its host says is gone."""
+    values = {"auto_heal": True, "status": "Running"} if begins == "auto_heal" else {"status": "Running"}
+    containers.update(things.container, values)
+    if begins == "user":
+        things.object(status="Rebuilding").save()
+    with as_host("one"):
+        things.object(status="Rebuilding").save()
+        assert Registry.get_by_uuid(CONTEXT, things.registry).password == PASSWORD
+
+
 def test_a_password_of_another_key_is_named(things, as_host, conductor):
     conductor._cipher = Cipher(["x" * 32])
     with as_host("one"), pytest.raises(exceptions.Conflict, match="cannot be read with the keys"):
