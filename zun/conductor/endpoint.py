@@ -131,7 +131,7 @@ class ConductorEndpoint:
             self._check(host, call, self._facts)
             result = original(cls, context, **arguments)
             if (name, function) == rules.OWN_ONLY:
-                result = [each for each in result if each.host in (None, host)]
+                result = [each if each.host == host else _known(each) for each in result if each.host in (None, host)]
             if (name, function) == rules.OWN_TOKEN_ONLY and result is not None:
                 owner = self._facts.token_owner(result.token_hash)
                 result = result if owner is not None and owner.host == host else None
@@ -179,6 +179,11 @@ def _host(address: str | None) -> str | None:
     """Return the host that may send to ``address``, or None if that is no host's topic."""
     prefix = rpc.CONDUCTOR_TOPIC.format(host="")
     return address.removeprefix(prefix) if address is not None and address.startswith(prefix) else None
+
+
+def _known(container: objects.Container) -> objects.Container:
+    """Return that the container exists, and nothing else of it. The reader sees a container without a host."""
+    return objects.Container(uuid=container.uuid, host=None)
 
 
 def _refuse(host: str | None, name: str, method: str, reason: str, key: Any = None) -> NoReturn:

@@ -284,7 +284,10 @@ def writes(name: str, method: str) -> bool:
 
 
 OWN_ONLY = ("Container", "list_by_uuids")
-"""Leave containers of other hosts out of the answer: a host asks for uuids that Placement or its records have."""
+"""Leave containers of other hosts out of the answer, and tell of those without a host that they exist.
+
+A host asks for uuids that Placement, its records or its volumes have.
+"""
 OWN_TOKEN_ONLY = ("ConsoleToken", "find")
 """Answer None for a token of a container of another host."""
 

@@ -252,6 +252,25 @@ def test_another_host_is_refused_and_named(call, things, as_host, caplog):
     assert dump() == before
 
 
+def test_a_container_without_a_host_is_known_only(things, as_host, monkeypatch):
+    """For example one whose creation failed. Its environment and mounts are no host's business."""
+    containers.update(things.waiting, {"environment": {"KEY": "s3cret"}, "status": "Error"})
+    answers = []
+    with as_host("one"):
+        client = ZunObject.indirection_api._client
+        real = client.call
+
+        def call(*args, **named):
+            answers.append(real(*args, **named))
+            return answers[-1]
+
+        monkeypatch.setattr(client, "call", call)
+        found = Container.list_by_uuids(CONTEXT, [things.container, things.waiting])
+    assert {each.uuid: each.host for each in found} == {things.container: "one", things.waiting: None}
+    told = {each["zun_object.data"]["uuid"]: sorted(each["zun_object.data"]) for each in answers[0]}
+    assert (told[things.waiting], len(told[things.container])) == (["host", "uuid"], len(Container.fields))
+
+
 def test_calls_and_refusals_are_counted(things, as_host, transport, conductor):
     def count(name, **labels):
         return REGISTRY.get_sample_value(f"zun_conductor_{name}_total", labels) or 0
