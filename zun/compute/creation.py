@@ -179,7 +179,7 @@ class Creation:
         LOG.warning("Container %s cannot be created: %s", container.uuid, LOST)
         with recorded(context, container.uuid, "create") as step:
             step.failed(LOST)
-            self._give_up(context, container, LOST, failed=False)
+        self._give_up(context, container, LOST, failed=False)  # after it: the step is this host's as long as the row is
         self._notifier.status_changed(context, container)
 
     def _set_default_disk(self, container: Container) -> bool:

@@ -46,6 +46,7 @@ from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.driver import NetworkDriver
 from zun.objects import ComputeNode, Container, ContainerActionEvent, Image, ZunService
+from zun.objects.container_action import LOST_SECONDS
 from zun.objects.service import COMPUTE_BINARY
 from zun.placement.client import PlacementClient
 from zun.placement.foreign import foreign_of
@@ -58,7 +59,6 @@ from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
-LOST_SECONDS = 600  # a message that has not been read for so long is lost: its host is known to be down much sooner
 ARCHIVE_SWEEP_SECONDS = 30
 IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
 LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile

@@ -95,7 +95,7 @@ class ConductorEndpoint:
             row = subject if subject is not None and name in _ROWS and function != "restore" else None
             if row is not None and name == "Container":
                 facts = facts.knowing(row)
-            self._check(host, Call(name, function, arguments, key, written, row), facts)
+            self._check(host, Call(name, function, arguments, key, written, row, context.request_id), facts)
             if subject is None:
                 return {"result": None, "updates": {}}
             for field, value in written.items():
@@ -126,7 +126,7 @@ class ConductorEndpoint:
         cls = _class(name, function, host=host)
         original = getattr(cls, function).original_fn
         arguments = _bound(original, (None, context), args, kwargs, host=host, call=(name, function))
-        call = Call(name, function, arguments)
+        call = Call(name, function, arguments, request_id=context.request_id)
         with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             self._check(host, call, self._facts)
             result = original(cls, context, **arguments)

@@ -38,7 +38,8 @@ class Rows:
         return _found(db.owner_of_port(uuid))
 
     def event_owner(self, event_id: int) -> Owner | None:
-        return _found(db.owner_of_event(event_id))
+        row = db.owner_of_event(event_id)
+        return None if row is None else replace(_owner(row), request_id=row["request_id"])
 
     def token_owner(self, token_hash: str) -> Owner | None:
         return _found(db.owner_of_token(token_hash))
@@ -51,6 +52,9 @@ class Rows:
 
     def has_project(self, host: str, project_id: str) -> bool:
         return db.has_project(host, project_id)
+
+    def asked(self, uuid: str, request_id: str, action: str) -> bool:
+        return db.asked(uuid, request_id, action)
 
 
 def _found(row: session.Row | None) -> Owner | None:

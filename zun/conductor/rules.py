@@ -20,6 +20,8 @@ class Owner:
     host: str | None
     waiting: bool = False
     """It was accepted and waits for a host."""
+    request_id: str | None = None
+    """Of a step: the request of its action."""
 
 
 class Facts(Protocol):
@@ -39,11 +41,12 @@ class Facts(Protocol):
     def volume_host(self, uuid: str) -> str | None: ...
     def pulls_with(self, host: str, registry: str) -> bool: ...
     def has_project(self, host: str, project_id: str) -> bool: ...
+    def asked(self, uuid: str, request_id: str, action: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: the object's class and method, the arguments by name, the key of the object and its new values.
+    """One call: object's class and method, arguments by name, key of the object, its new values, id of the request.
 
     ``row`` is the object's row as it is, if one was read.
     """
@@ -54,6 +57,7 @@ class Call:
     key: Any = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     row: Mapping[str, Any] | None = None
+    request_id: str = ""
 
 
 Rule = Callable[[str, Call, Facts], str | None]
@@ -96,8 +100,8 @@ STATUSES: Mapping[str, Collection[str]] = {"Container": frozenset(Status), "Imag
 """MariaDB takes "Rebuilding " for Rebuilding."""
 
 
-def _foreign(owner: Owner | None, host: str, what: str, *, waiting: bool = False) -> str | None:
-    if owner is None or owner.host == host or (waiting and owner.host is None):
+def _foreign(owner: Owner | None, host: str, what: str) -> str | None:
+    if owner is None or owner.host == host:
         return None
     return f"{what} is on no host" if owner.host is None else f"{what} is on host {owner.host}"
 
@@ -112,12 +116,12 @@ def own_name(argument: str) -> Rule:
     return rule
 
 
-def own_container(argument: str | None = None, *, waiting: bool = False) -> Rule:
-    """Return the rule that a container, the object itself or ``argument``, is on the host; ``waiting``: or on none."""
+def own_container(argument: str | None = None) -> Rule:
+    """Return the rule that a container, the object itself or ``argument``, is on the host."""
 
     def rule(host: str, call: Call, facts: Facts) -> str | None:
         uuid = call.key if argument is None else call.arguments[argument]
-        return _foreign(facts.container(uuid), host, f"container {uuid}", waiting=waiting)
+        return _foreign(facts.container(uuid), host, f"container {uuid}")
 
     return rule
 
@@ -168,12 +172,34 @@ def own_port(host: str, call: Call, facts: Facts) -> str | None:
     return _foreign(facts.port_owner(call.key), host, f"the container of port {call.key}")
 
 
+def _given_up(owner: Owner) -> bool:
+    return owner.host is None and not owner.waiting
+
+
+def asked_step(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse steps of containers of other hosts. Of a container that was given up, a host begins what it was asked.
+
+    Nobody else knows the id of the request.
+    """
+    uuid = call.arguments["container_uuid"]
+    owner = facts.container(uuid)
+    if owner is not None and _given_up(owner) and facts.asked(uuid, call.request_id, call.arguments["action"]):
+        return None
+    return _foreign(owner, host, f"container {uuid}")
+
+
 def own_event(host: str, call: Call, facts: Facts) -> str | None:
-    """Refuse events of other hosts. A host ends the step of a container that it has just given up, too."""
+    ident = call.arguments["event_id"]
+    return _foreign(facts.event_owner(ident), host, f"the container of event {ident}")
+
+
+def asked_event(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse events of other hosts. Of a container that was given up, a host ends what it was asked."""
     ident = call.arguments["event_id"]
     owner = facts.event_owner(ident)
-    given_up = owner is not None and owner.host is None and not owner.waiting
-    return None if given_up else _foreign(owner, host, f"the container of event {ident}")
+    if owner is not None and _given_up(owner) and owner.request_id == call.request_id:
+        return None
+    return _foreign(owner, host, f"the container of event {ident}")
 
 
 def own_token(host: str, call: Call, facts: Facts) -> str | None:
@@ -244,9 +270,8 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "abandon"): (own_container(),),
     ("Container", "restore"): (restored,),
     ("ContainerActionEvent", "ask"): (own_container("container_uuid"),),
-    # Of a container without a host, too: one may just have been given up. Nobody else knows the request's id.
-    ("ContainerActionEvent", "start"): (own_container("container_uuid", waiting=True),),
-    ("ContainerActionEvent", "finish"): (own_event,),
+    ("ContainerActionEvent", "start"): (asked_step,),
+    ("ContainerActionEvent", "finish"): (asked_event,),
     ("ContainerActionEvent", "go_on"): (own_event,),
     ("ContainerActionEvent", "prune"): (own_name("hostname"),),
     ("ContainerActionEvent", "end_lost"): (own_name("hostname"),),

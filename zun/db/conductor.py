@@ -21,9 +21,15 @@ _OF_TOKEN = _WHERE.join(models.console_tokens, models.console_tokens.c.container
     models.console_tokens.c.token_hash == sa.bindparam("key")
 )
 _OF_EVENT = (
-    _WHERE.join(models.container_actions, models.container_actions.c.container_uuid == _containers.c.uuid)
+    _WHERE.add_columns(models.container_actions.c.request_id)
+    .join(models.container_actions, models.container_actions.c.container_uuid == _containers.c.uuid)
     .join(models.container_action_events, models.container_action_events.c.action_id == models.container_actions.c.id)
     .where(models.container_action_events.c.id == sa.bindparam("key"))
+)
+_ASKED = sa.select(models.container_actions.c.id).where(
+    models.container_actions.c.container_uuid == sa.bindparam("key"),
+    models.container_actions.c.request_id == sa.bindparam("this_request"),
+    models.container_actions.c.action == sa.bindparam("this_action"),
 )
 _IMAGE = sa.select(models.images.c.host).where(models.images.c.uuid == sa.bindparam("key"))
 _VOLUME = sa.select(models.volumes.c.host).where(models.volumes.c.uuid == sa.bindparam("key"))
@@ -52,7 +58,7 @@ def owner_of_token(token_hash: str) -> session.Row | None:
 
 
 def owner_of_event(event_id: int) -> session.Row | None:
-    """Return ``host`` and ``status`` of the container that the step was done for, or None."""
+    """Return ``host`` and ``status`` of the container, and ``request_id`` of the action, of the step, or None."""
     return _first(_OF_EVENT, key=event_id)
 
 
@@ -76,6 +82,11 @@ def pulls_with(host: str, registry: str) -> bool:
 def has_project(host: str, project_id: str) -> bool:
     """Return whether the project has a container on ``host``."""
     return _first(_HAS_PROJECT, key=project_id, this_host=host) is not None
+
+
+def asked(uuid: str, request_id: str, action: str) -> bool:
+    """Return whether the request asked for ``action`` of the container."""
+    return _first(_ASKED, key=uuid, this_request=request_id, this_action=action) is not None
 
 
 def _first(statement: sa.Select[tuple[object, ...]], **parameters: object) -> session.Row | None:

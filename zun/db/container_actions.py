@@ -32,6 +32,7 @@ UNKNOWN_END = "Its host could not note how it ended. What became of it is to be 
 KEPT = 1000  # accesses of each container, and the same number of other actions
 ACCESSES = ("attach", "execute", "get_archive", "logs", "put_archive", "stats", "top")
 READS = frozenset({"logs", "stats", "top"})  # clients repeat these every few seconds
+LOST_SECONDS = 600  # a message that nobody has read for so long is lost: its host is known to be down much sooner
 READ_AGAIN = datetime.timedelta(hours=1)  # a read by the same user from the same address is recorded once in this time
 OLD_TOGETHER = 100  # most old actions that one transaction removes
 
@@ -82,7 +83,7 @@ _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
 _FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
-_FINISH_EVENT = _events.update().where(_THIS_EVENT)
+_FINISH_EVENT = _events.update().where(_THIS_EVENT, _events.c.finish_time.is_(None))
 
 
 def access(
@@ -178,12 +179,13 @@ def _prune_some(container_uuid: str, which: sa.Select[Any]) -> bool:
 
 
 @session.retry
-def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = ()) -> list[session.Row]:
+def end_lost(hostname: str | None, before: datetime.datetime, busy: Collection[str] = ()) -> list[session.Row]:
     """End lost actions in an error: open ones from before ``before``, on which nobody works.
 
-    The message of such an action was lost, or its worker could not write the end. Only containers of this host, or of
-    no host, are searched. A container with a task or a transitional status, a container in ``busy`` and an action with
-    a step since ``before`` are left alone. If an ended action begins late, ``start_event`` finds it by its request id.
+    The message of such an action was lost, or its worker could not write the end. Only containers of this host (None:
+    of no host) are searched. A container with a task or a transitional status, a container in ``busy`` and an action
+    with a step since ``before`` are left alone. If an ended action begins late, ``start_event`` finds it by its request
+    id.
 
     Returns ``container_uuid``, ``action``, ``request_id`` and whether the action had ``begun``.
     """
@@ -193,7 +195,7 @@ def end_lost(hostname: str, before: datetime.datetime, busy: Collection[str] = (
         sa.select(table.c.id, table.c.container_uuid, table.c.action, table.c.request_id)
         .add_columns(steps.exists().label("begun"))
         .join(_containers, _containers.c.uuid == table.c.container_uuid)
-        .where(sa.or_(_containers.c.host == hostname, _containers.c.host.is_(None)))
+        .where(_containers.c.host == hostname)  # None: IS NULL
         .where(_containers.c.task_state.is_(None), _containers.c.status.not_in(states.TRANSITIONAL))
         .where(table.c.start_time < before, *open_still)
         .order_by(table.c.id)
@@ -255,22 +257,25 @@ def start_event_in(connection: sa.Connection, action_id: int | None, event: str,
 
 @session.retry
 def finish_event(event_id: int, result: str, traceback: str | None, *, last: bool) -> None:
-    """Record the end of a step. With ``last`` or the result Error, the action ends with the step."""
+    """Record the end of an open step. With ``last`` or the result Error, the action ends with the step."""
     with session.writer() as connection:
-        finish_event_in(connection, event_id, result, traceback, last=last)
-        if result == ERROR:  # before an interruption the action may have reached a later step, which stays open
+        ended = finish_event_in(connection, event_id, result, traceback, last=last)
+        if ended and result == ERROR:
+            # Before an interruption the action may have reached a later step, which stays open.
             found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
             _end_steps(connection, found, timeutils.utcnow())
 
 
 def finish_event_in(
     connection: sa.Connection, event_id: int, result: str, traceback: str | None, *, last: bool
-) -> None:
-    """Record the end of a step as ``finish_event`` does, in the caller's transaction."""
+) -> bool:
+    """Record the end of a step as ``finish_event`` does, in the caller's transaction. Return whether it was open."""
     this = {"this_event": event_id, "finish_time": timeutils.utcnow()}
-    connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback})
+    if not connection.execute(_FINISH_EVENT, {**this, "result": result, "traceback": traceback}).rowcount:
+        return False
     if last or result == ERROR:
         connection.execute(_FINISH_OF_EVENT, {**this, "message": ERROR if result == ERROR else None})
+    return True
 
 
 @session.retry

@@ -5,11 +5,13 @@ import datetime
 from collections.abc import Collection
 from typing import Any
 
+from oslo_utils import timeutils
+
 from zun.common.context import RequestContext
 from zun.db import container_actions as db
 from zun.objects import base
 
-SUCCESS, ERROR = db.SUCCESS, db.ERROR
+SUCCESS, ERROR, LOST_SECONDS = db.SUCCESS, db.ERROR, db.LOST_SECONDS
 
 
 @base.register
@@ -55,7 +57,7 @@ class ContainerActionEvent(base.ZunObject):
     ) -> list[dict[str, Any]]:
         """End in an error what was asked of the host's containers before ``before`` and will not end by itself.
 
-        Those of ``busy`` are left alone. Gives the actions, each with ``container_uuid``, ``action``, ``request_id``
-        and whether it had ``begun``.
+        Nothing that was asked after this moment is ended, and nothing of ``busy`` containers. Gives the actions, each
+        with ``container_uuid``, ``action``, ``request_id`` and whether it had ``begun``.
         """
-        return [dict(row) for row in db.end_lost(hostname, before, busy)]
+        return [dict(row) for row in db.end_lost(hostname, min(before, timeutils.utcnow()), busy)]

@@ -220,6 +220,19 @@ class SchedulerEndpoint:
                 db.abandon(uuid)
                 LOG.warning("Container %s is deleted without its host, which has no compute service any more", uuid)
 
+    def end_lost(self, lost_seconds: float) -> None:
+        """End in an error what was asked of containers without a host ``lost_seconds`` ago and will not end by itself.
+
+        For example its host gave the container up before the message came. Hosts end what was asked of their own.
+        """
+        for lost in db_actions.end_lost(None, timeutils.utcnow() - datetime.timedelta(seconds=lost_seconds)):
+            LOG.warning(
+                "Container %s has no host: %s of request %s is ended; whoever asked for it must look",
+                lost["container_uuid"],
+                lost["action"],
+                lost["request_id"],
+            )
+
     def retire(self, silent_seconds: float) -> None:
         """Remove hosts without containers whose compute service an administrator has removed.
 

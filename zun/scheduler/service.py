@@ -14,6 +14,7 @@ from zun.messaging import releases, rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ZunService
+from zun.objects.container_action import LOST_SECONDS
 from zun.objects.service import INTERNAL_ZONE, SCHEDULER_BINARY
 from zun.scheduler import filters, weighers
 from zun.scheduler.endpoint import SchedulerEndpoint
@@ -83,6 +84,7 @@ class SchedulerService:
         self.endpoint.sweep(self._lost_after)
         self.endpoint.abandon()
         self.endpoint.retire(self._down_after)
+        self.endpoint.end_lost(LOST_SECONDS)
 
     def _heartbeat(self) -> None:
         ZunService.heartbeat(admin_context(), self._host, SCHEDULER_BINARY, INTERNAL_ZONE)

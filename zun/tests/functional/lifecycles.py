@@ -418,6 +418,7 @@ class World:
             self.compare()
             while self.step():
                 self.check()
+        container_actions.end_lost(None, timeutils.utcnow())  # as a scheduler does
 
     # What must be true.
 

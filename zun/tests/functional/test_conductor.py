@@ -447,6 +447,61 @@ def test_a_claim_that_no_scheduler_sent_is_refused(permit, things, as_host, capl
     assert {name for name, found in after.items() if found != before[name]} <= {"service_keys"}
 
 
+@pytest.fixture
+def given_up(things):
+    """The container when its creation has failed: in Error without a host, with an open step of another request."""
+    container_actions.start(things.container, "stop", request_id="req-2", user_id="u", project_id="demo")
+    things.step = container_actions.start_event(things.container, "req-2", "stop", "compute__do_container_stop")
+    containers.update(things.container, {"status": "Error", "host": None})
+    return things
+
+
+def test_a_host_ends_what_it_was_asked(given_up, as_host):
+    """The message came when the container was given up. Its host only knows the request."""
+    with as_host("two"):
+        step = ContainerActionEvent.start(admin_context("req-2"), given_up.container, "stop", "e")
+        ContainerActionEvent.finish(admin_context("req-2"), step, "Error", "too late", True)
+    action, steps = container_actions.find(given_up.container, "req-2")
+    assert (action["message"], [each["result"] for each in steps]) == ("Error", ["Error", "Error"])
+
+
+FORGED = {
+    "start": lambda it: ContainerActionEvent.start(CONTEXT, it.container, "stop", "e"),
+    "start-waiting": lambda it: ContainerActionEvent.start(admin_context("req-3"), it.waiting, "create", "e"),
+    "finish": lambda it: ContainerActionEvent.finish(CONTEXT, it.step, "Success", None, True),
+    "go_on": lambda it: ContainerActionEvent.go_on(admin_context("req-2"), it.step, "e"),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_no_host_writes_records_of_a_container_without_one(forge, given_up, as_host):
+    """The ids of steps are numbers in a row. The id of a request is a secret."""
+    container_actions.start(given_up.waiting, "create", request_id="req-3", user_id="u", project_id="other")
+    before = dump()
+    for host in ("one", "two"):
+        with as_host(host), pytest.raises(exceptions.Forbidden):
+            forge(given_up)
+    assert dump() == before
+
+
+def test_no_host_ends_what_was_asked_of_a_container_without_one(given_up, as_host):
+    before = dump()
+    with as_host("one"):
+        assert ContainerActionEvent.end_lost(CONTEXT, "one", LATER) == []
+    assert dump() == before
+
+
+def test_a_moment_in_the_future_ends_nothing_of_now(things, as_host, monkeypatch):
+    containers.update(things.container, {"status": "Running"})
+    soon = timeutils.utcnow() + datetime.timedelta(seconds=60)
+    with monkeypatch.context() as patch:
+        patch.setattr(timeutils, "utcnow", lambda: soon)
+        container_actions.start(things.container, "stop", request_id="req-2", user_id="u", project_id="demo")
+    with as_host("one"):
+        ended = ContainerActionEvent.end_lost(CONTEXT, "one", LATER)
+    assert [each["request_id"] for each in ended] == ["req-1"]
+
+
 def test_a_host_needs_no_key_for_a_pull(things, as_host):
     container = things.object()
     with as_host("one"):

@@ -170,3 +170,15 @@ def test_a_request_that_will_not_end_is_ended(database, context, monkeypatch, ca
         how = "began, and nobody could note its end" if begun else "never reached this host"
         said = f"Container {container.uuid}: stop of request req-2 {how}"
         wait_for(lambda: said in caplog.text)  # once it is written
+
+
+def test_a_scheduler_ends_what_was_asked_of_a_container_without_a_host(cloud, context, caplog):
+    """Its host gave it up before the message came. No host may touch its records."""
+    container = create(cloud, context)
+    asked("stop", container, number=2)
+    db_containers.update(container.uuid, {"status": "Error", "host": None})
+    cloud.scheduler.endpoint.end_lost(3600)
+    assert db.find(container.uuid, "req-2")[0]["finish_time"] is None
+    cloud.scheduler.endpoint.end_lost(0)
+    assert ended(container, "req-2") == ("Error", [])
+    assert f"Container {container.uuid} has no host: stop of request req-2 is ended" in caplog.text

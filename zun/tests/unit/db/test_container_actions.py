@@ -125,6 +125,7 @@ def test_what_nobody_works_on_ends(monkeypatch):
         container(**{**idle, "task_state": "container_stopping"})["uuid"],
         container(**{**idle, "status": "Rebuilding"})["uuid"],
         container(**{**idle, "host": "h2"})["uuid"],
+        container(host=None)["uuid"],
     ]
     for uuid in (lost, begun, homeless, *spared[1:]):
         start(uuid)
@@ -134,13 +135,13 @@ def test_what_nobody_works_on_ends(monkeypatch):
     monkeypatch.setattr(timeutils, "utcnow", lambda: before)
     start(late)
     db.start_event(begun_late, *STOP)
-    found = db.end_lost("h1", before, [busy])
+    found = db.end_lost("h1", before, [busy]) + db.end_lost(None, before)
     assert {(each["container_uuid"], each["action"], each["request_id"], bool(each["begun"])) for each in found} == {
         (lost, "stop", "req-1", False),
         (begun, "stop", "req-1", True),
         (homeless, "stop", "req-1", False),
     }
-    assert db.end_lost("h1", before, [busy]) == []
+    assert db.end_lost("h1", before, [busy]) + db.end_lost(None, before) == []
     for uuid in (lost, begun, homeless):
         ended = db.find(uuid, "req-1")[0]
         assert (ended["message"], ended["finish_time"] is not None) == ("Error", True)
@@ -169,6 +170,21 @@ def test_repeated_message_resumes_the_interrupted_action():
     assert db.start_event(uuid, *STOP) == interrupted
     db.finish_event(interrupted, "Success", None, last=True)
     assert [each["result"] for each in db.find(uuid, "req-1")[1]] == ["Success"]
+
+
+def test_a_step_that_has_ended_stays_as_it_is():
+    uuid = container()["uuid"]
+    start(uuid)
+    step = db.start_event(uuid, *STOP)
+    db.finish_event(step, "Success", None, last=True)
+    before = db.find(uuid, "req-1")
+    start(uuid, request_id="req-2")
+    other = db.start_event(uuid, "req-2", *STOP[1:])
+    for result in ("Error", "Success"):
+        db.finish_event(step, result, "trace", last=True)
+        containers.update(uuid, {}, step_done=step, last=True)
+    assert db.find(uuid, "req-1") == before
+    assert (db.find(uuid, "req-2")[0]["finish_time"], db.find(uuid, "req-2")[1][0]["id"]) == (None, other)
 
 
 def test_repeated_message_after_the_end_changes_nothing():
