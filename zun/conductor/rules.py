@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from zun.common.states import ImageStatus, Status
+from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
 
@@ -140,6 +141,7 @@ def claimable(host: str, call: Call, facts: Facts) -> str | None:
 def own_values(host: str, call: Call, facts: Facts) -> str | None:
     """Refuse values of fields that hosts do not write, another host's name, and a status that is none.
 
+    A host gives a container up in Error only: in Creating, schedulers would send it to another host as it is then.
     A host begins a rebuild, and with it a pull, only of what its user lets heal by itself (``auto_heal``).
     """
     strange = sorted(call.changes.keys() - WRITABLE[call.name])
@@ -148,6 +150,8 @@ def own_values(host: str, call: Call, facts: Facts) -> str | None:
     named = call.changes.get("host")
     if named not in (None, host):
         return f"it wrote host {named}"
+    if "host" in call.changes and named is None and call.changes.get("status") != Status.ERROR:
+        return "it gave the container up without an error"
     if "status" not in call.changes:
         return None
     status, row = call.changes["status"], call.row or {}
@@ -155,6 +159,41 @@ def own_values(host: str, call: Call, facts: Facts) -> str | None:
         return f"it wrote status {status!r:.80}"
     asked = status != Status.REBUILDING or row.get("status") == Status.REBUILDING or row.get("auto_heal")
     return None if asked else "nobody asked for the rebuild"
+
+
+def as_asked(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse values that differ from what was asked for, as far as agents do not change them for a user."""
+    if call.row is None:
+        return None
+    rebuild = (call.row["request"] or {}).get(REBUILD) or {}
+    for name, new in call.changes.items():
+        old = call.row[name]
+        if new != old and not _is_asked(call.method, name, old, new, rebuild):
+            return f"it wrote {name} {new!r:.80}, where {old!r:.80} was asked for"
+    return None
+
+
+def _is_asked(method: str, name: str, old: Any, new: Any, rebuild: Mapping[str, Any]) -> bool:
+    """Return whether a host may change a field to ``new``. ``rebuild`` is what was asked for with the rebuild."""
+    match name:
+        case "command" | "entrypoint" | "hostname":  # the image's or the runtime's, if the user left them open
+            return not old
+        case "disk":  # the host's default
+            return not old and method == "save_claim"
+        case "cpu" | "cpu_policy" | "memory":  # a resize
+            return method == "save_changed_claim"
+        case "image" | "image_driver":
+            return name in rebuild and new == rebuild[name]
+        case "request":
+            return all(_follows(each, old or {}, new or {}, rebuild) for each in {*(old or ()), *(new or ())})
+    return True
+
+
+def _follows(name: str, old: Mapping[str, Any], new: Mapping[str, Any], rebuild: Mapping[str, Any]) -> bool:
+    """Return whether a host may change the member ``name`` of ``request``: at the begin and end of a rebuild."""
+    if old.get(name) == new.get(name) or name == "run":
+        return True
+    return name not in new if name == REBUILD else name in (COMMITTED, OF_GLANCE) and new.get(name) == rebuild.get(name)
 
 
 def own_service(host: str, call: Call, facts: Facts) -> str | None:
@@ -261,10 +300,10 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "list_by_host"): (own_name("hostname"),),
     ("Container", "list_by_uuids"): (anybody,),  # see OWN_ONLY
     ("Container", "list_by_capsule"): (own_container("uuid"),),
-    ("Container", "save_claim"): (own_name("hostname"), own_values, claimable),
-    ("Container", "save_changed_claim"): (own_name("hostname"), own_values, own_container()),
-    ("Container", "save"): (own_values, own_container()),
-    ("Container", "save_step"): (own_values, own_container(), own_event),
+    ("Container", "save_claim"): (own_name("hostname"), own_values, as_asked, claimable),
+    ("Container", "save_changed_claim"): (own_name("hostname"), own_values, as_asked, own_container()),
+    ("Container", "save"): (own_values, as_asked, own_container()),
+    ("Container", "save_step"): (own_values, as_asked, own_container(), own_event),
     ("Container", "end_members"): (own_container(),),
     ("Container", "destroy"): (own_container(),),
     ("Container", "abandon"): (own_container(),),

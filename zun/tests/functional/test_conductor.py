@@ -132,7 +132,7 @@ CALLS = {
     ("Container", "save_claim"): lambda it: it.object(cpuset=rows.CPUSET).save_claim("one"),
     ("Container", "save_changed_claim"): lambda it: it.object(memory=32).save_changed_claim("one"),
     ("Container", "save"): lambda it: it.object(status="Created").save(only_from={"Creating"}),
-    ("Container", "save_step"): lambda it: it.object(task_state=None, cpu=2.0).save_step(it.event, False),
+    ("Container", "save_step"): lambda it: it.object(task_state=None, exit_code=1).save_step(it.event, False),
     ("Container", "end_members"): lambda it: it.object().end_members("failed"),
     ("Container", "destroy"): lambda it: it.object().destroy(),
     ("Container", "abandon"): lambda it: it.object().abandon(),
@@ -324,6 +324,67 @@ def test_a_host_does_not_write_what_users_asked(changes, things, as_host):
     with as_host("one"), pytest.raises(exceptions.ContainerNotFound):
         things.object(**changes).save()
     assert dump() == before
+
+
+@pytest.mark.parametrize("status", ["Creating", "Stopped", None])
+def test_a_claimed_container_goes_to_no_other_host(status, things, as_host, caplog):
+    """A scheduler would send the container as the host left it."""
+    before, changes = dump(), {} if status is None else {"status": status}
+    with as_host("one"):
+        for method, *arguments in (("save",), ("save_changed_claim", "one"), ("save_step", things.event, True)):
+            made = things.object(task_state="container_creating", **changes)
+            made.host = None
+            with pytest.raises(exceptions.ContainerNotFound):
+                getattr(made, method)(*arguments)
+            assert f"Refused host one Container.{method}: it gave the container up without an error" in caplog.text
+    assert dump() == before
+    with as_host("one"):
+        things.object(host=None, status="Error").save()
+    assert containers.unplaced() == [containers.get(things.waiting)]
+
+
+REBUILT = {"image": "new", "image_driver": "docker", "committed": "c"}
+REQUEST = {"run": True, "hints": {}, "committed": "b", "rebuild": REBUILT}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"image": "evil"},
+        {"image_driver": None},
+        {"command": ["evil"]},
+        {"entrypoint": ["evil"]},
+        {"hostname": "evil"},
+        {"cpu": 9.0},
+        {"memory": 9},
+        {"disk": 9},
+        {"request": {}},
+        {"request": {**REQUEST, "hints": {"group": "x"}}},
+        {"request": {**REQUEST, "more": 1}},
+        {"request": {**REQUEST, "rebuild": {**REBUILT, "image": "evil"}}},
+        {"request": {**REQUEST, "committed": "evil"}},
+    ],
+    ids=str,
+)
+def test_a_host_does_not_change_what_was_asked(changes, things, as_host, caplog):
+    asked = {"image_driver": "glance", "command": ["c"], "entrypoint": ["e"], "hostname": "h", "disk": 1}
+    containers.update(things.container, {**asked, "request": REQUEST})
+    before = dump()
+    with as_host("one"), pytest.raises(exceptions.ContainerNotFound):
+        things.object(**changes).save()
+    assert f"Refused host one Container.save: it wrote {next(iter(changes))} " in caplog.text
+    assert dump() == before
+
+
+def test_a_host_completes_what_was_asked(things, as_host):
+    """The image has the command, the runtime the host name, and a rebuild brings its image."""
+    containers.update(things.container, {"request": REQUEST})
+    done = {"image": "new", "image_driver": "docker", "request": {"run": False, "hints": {}, "committed": "c"}}
+    done |= {"command": ["c"], "entrypoint": ["e"], "hostname": "h"}
+    with as_host("one"):
+        things.object(**done).save()
+        things.object(cpu=2.0, memory=32, cpu_policy="dedicated").save_changed_claim("one")
+    assert {name: containers.get(things.container)[name] for name in done} == done
 
 
 @pytest.mark.parametrize("changes", [{"uuid": "w"}, {"token_hash": "w"}], ids=str)
