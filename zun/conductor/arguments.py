@@ -36,6 +36,8 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, each) for each in parts)
     if kind is datetime.datetime:
         return type(value) is kind and value.tzinfo is None
+    if kind is float:
+        return type(value) in (float, int)
     if kind in (str, int, bool, types.NoneType):
         return type(value) is kind
     if kind is tuple:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from zun.common.states import ImageStatus, Status
+from zun.conductor.arguments import fits
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
@@ -115,6 +116,34 @@ def own_name(argument: str) -> Rule:
         return None if named == host else f"{argument} is {named}"
 
     return rule
+
+
+INVENTORY: Mapping[str, Any] = {
+    "topology": dict[str, Any],
+    "cpus": int,
+    "mem_total": int,
+    "disk_total": int,
+    "disk_quota_supported": bool,
+    "disk_allocation_ratio": float,
+    "enable_cpu_pinning": bool,
+    "availability_zone": str | None,
+    "labels": dict[str, str],
+    "runtimes": list[str],
+    "architecture": str | None,
+    "os_type": str | None,
+    "os": str | None,
+    "kernel_version": str | None,
+    "traits": list[str],
+}
+"""The columns of a compute node that its host writes, with their types. Its name, ids and added traits are not."""
+
+
+def inventory(host: str, call: Call, facts: Facts) -> str | None:
+    values = call.arguments["values"]
+    strange = sorted(values.keys() - INVENTORY.keys())
+    if strange:
+        return f"it wrote {', '.join(strange)}"
+    return next((f"it wrote {name} {of!r:.80}" for name, of in values.items() if not fits(of, INVENTORY[name])), None)
 
 
 def own_container(argument: str | None = None) -> Rule:
@@ -291,7 +320,7 @@ def anybody(host: str, call: Call, facts: Facts) -> str | None:
 #: (object, method) -> the rules that all must allow a call.
 RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("ZunService", "heartbeat"): (own_name("host"), own_service),
-    ("ComputeNode", "put"): (own_name("hostname"),),
+    ("ComputeNode", "put"): (own_name("hostname"), inventory),
     ("ComputeNode", "topology"): (own_name("hostname"),),
     ("ComputeNode", "aggregates"): (own_name("hostname"),),
     ("ComputeNode", "disk_pool"): (own_name("hostname"),),
