@@ -29,6 +29,8 @@ TIMEOUT = 60.0
 """Seconds for one call, with all its repetitions."""
 SIGN_SECONDS = 4
 """A conductor at work sends signs of life. After so long without one the call is sent again, to any conductor."""
+WRITES_NOTHING = frozenset({"end_members"})
+"""Methods of an object that write none of its changes, and after which it is used on."""
 PAUSE_SECONDS = (0.2, 1.0)
 """Shortest and longest time between the sendings of a call. At random, so that hosts do not come back together."""
 
@@ -68,7 +70,10 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
             name=objinst.obj_name(), function=objmethod, key=key, changes=primitives,
             args=values.encode(list(args)), kwargs=values.encode(dict(kwargs)),
         )  # fmt: skip
-        return answer["updates"], values.decode(answer["result"], context)
+        updates = dict(answer["updates"])
+        if objmethod in WRITES_NOTHING:  # else the library forgets the changes, which are to be saved yet
+            updates["obj_what_changed"] = sorted(changed)
+        return updates, values.decode(answer["result"], context)
 
     def object_class_action_versions(
         self,

@@ -688,6 +688,15 @@ def test_the_log_names_zun_conductor_and_nobody_else(things, as_host, monkeypatc
     assert lines == [("No zun-conductor answers to ComputeNode.pool_use; asking again. Check that one runs.", None)]
 
 
+def test_the_end_of_its_members_leaves_a_capsule_to_be_saved(things, as_host):
+    """Else a capsule that cannot be made stayed in Creating, and its host tried again for ever."""
+    with as_host("one"):
+        capsule = things.object(status="Error", status_reason="broken")
+        capsule.end_members("broken")
+        capsule.save()
+    assert containers.get(things.container)["status_reason"] == "broken"
+
+
 def test_pool_use_arrives_as_it_was_sent(things, as_host):
     with as_host("one"):
         assert ComputeNode.pool_use(CONTEXT, "one") == PoolUse()
