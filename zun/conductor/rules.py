@@ -90,6 +90,7 @@ WRITABLE: Mapping[str, frozenset[str]] = {
             "request",
             "entrypoint",
             "command",
+            "placement",
             "updated_at",
         ]
     ),
@@ -211,6 +212,10 @@ def _is_asked(method: str, name: str, old: Any, new: Any, rebuild: Mapping[str, 
             return not old and method == "save_claim"
         case "cpu" | "cpu_policy" | "memory":  # a resize
             return method == "save_changed_claim"
+        case "placement":  # virtual functions of former ports
+            left = new.get("devices")
+            kept = [each for each in old.get("devices") or () if isinstance(left, list) and each in left]
+            return method == "save_changed_claim" and new == {**old, "devices": kept}
         case "image" | "image_driver":
             return name in rebuild and new == rebuild[name]
         case "request":

@@ -380,6 +380,7 @@ REQUEST = {"run": True, "hints": {}, "committed": "b", "rebuild": REBUILT}
         {"cpu": 9.0},
         {"memory": 9},
         {"disk": 9},
+        {"placement": {"devices": []}},
         {"request": {}},
         {"request": {**REQUEST, "hints": {"group": "x"}}},
         {"request": {**REQUEST, "more": 1}},
@@ -407,6 +408,27 @@ def test_a_host_completes_what_was_asked(things, as_host):
         things.object(**done).save()
         things.object(cpu=2.0, memory=32, cpu_policy="dedicated").save_changed_claim("one")
     assert {name: containers.get(things.container)[name] for name in done} == done
+
+
+@pytest.mark.parametrize(
+    ("placement", "is_taken"),
+    [
+        ({"numa_nodes": 1, "devices": [{"name": "b"}]}, True),
+        ({"numa_nodes": 1, "devices": []}, True),
+        ({"numa_nodes": 2, "devices": []}, False),
+        ({"numa_nodes": 1, "devices": [{"name": "c"}]}, False),
+        ({"numa_nodes": 1, "devices": 0}, False),
+        ({"numa_nodes": 1}, False),
+    ],
+    ids=str,
+)
+def test_a_host_takes_virtual_functions_back(placement, is_taken, things, as_host):
+    """And changes nothing else of the placement that was asked for."""
+    asked = {"numa_nodes": 1, "devices": [{"name": "a"}, {"name": "b"}]}
+    containers.update(things.container, {"placement": asked})
+    with as_host("one"), contextlib.nullcontext() if is_taken else pytest.raises(exceptions.ContainerNotFound):
+        things.object(placement=placement).save_changed_claim("one")
+    assert containers.get(things.container)["placement"] == (placement if is_taken else asked)
 
 
 @pytest.mark.parametrize("changes", [{"uuid": "w"}, {"token_hash": "w"}], ids=str)
