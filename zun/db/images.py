@@ -119,7 +119,7 @@ def fail_unfinished(
     values = {"status": ImageStatus.ERROR, "status_detail": reason, "updated_at": timeutils.utcnow()}
     with session.reader() as connection:
         rows = connection.execute(sa.select(table.c.uuid, table.c.local_name).where(under_way))
-        found = dict(rows.tuples().all())
+        found = {row.uuid: row.local_name for row in rows}
     if found:
         with session.writer() as connection:
             connection.execute(table.update().where(table.c.uuid.in_(found), under_way).values(values))
