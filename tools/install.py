@@ -329,6 +329,10 @@ def main() -> None:
             else:
                 run_command(machine, step)
         say("The page works.")
+    except BaseException:
+        if machine.booted:
+            print(machine.run("journalctl --no-pager -o cat -n 300 -u 'zun-*'", check=False))
+        raise
     finally:
         if machine.booted:
             if given.shell:

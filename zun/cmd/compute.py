@@ -54,7 +54,8 @@ def name_queues(conf: cfg.ConfigOpts, name: str) -> None:
     named = {"use_queue_manager": True, "hostname": conf.host, "processname": name}
     for option, value in named.items():
         conf.set_default(option, value, group="oslo_messaging_rabbit")
-    lockutils.set_defaults(conf.state_path)  # where the library counts the queues
+    # The library counts the queues there. Not in state_path, where zun-wsproxy, which is not root, may not write.
+    lockutils.set_defaults("/dev/shm")
 
 
 @program.without_traceback
