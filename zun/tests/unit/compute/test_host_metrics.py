@@ -3,15 +3,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from zun.compute.auditor import Reading
-from zun.compute.host_metrics import HostCollector
 from zun.container.driver import Throttling
+from zun.tests.unit.compute.collected import collector
 from zun.tests.unit.topology.build import smt_host
 from zun.topology import PlacementRequest, Usage, plan
-
-
-def collector(name, topology, usage=None, *, work=0, up=True, findings=None, readings=None):
-    state = (topology, usage or Usage())
-    return HostCollector(name, lambda: state, lambda: work, lambda: up, lambda: findings or {}, lambda: readings or {})
 
 
 def samples(collector):
