@@ -74,6 +74,9 @@ class OpenVSwitch:
                     links.link("set", index=index, mtu=wiring.mtu, **more)
             if wiring.datapath == "netdev":
                 _leave_checksums_to_the_sender(other)
+            # Until the agent filters the new interface, nobody may reach it: the port of a container that Docker has
+            # restarted may still be ACTIVE. os-vif takes no argument for this; the caller plugs one port at a time.
+            cfg.CONF.set_override("isolate_vif", wiring.isolated, group="os_vif_ovs")
             self._os_vif.plug(self._vif(wiring), self._owner(wiring))
             if wiring.hybrid:
                 for name in (_bridge(wiring), f"qvo{wiring.port[:11]}"):

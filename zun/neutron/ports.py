@@ -135,8 +135,9 @@ class Wiring:
 
     ``addresses`` have the prefix of their subnet: ``10.7.0.9/24``. ``gateways`` are the next hops of the default route,
     at most one for each family. ``routes`` are pairs of destination and next hop. ``binding`` is Neutron's kind of
-    binding with its details. ``slot`` is the PCI address of the virtual function of a port that has one, and ``vlan``
-    the VLAN of its traffic outside, 0 for none.
+    binding with its details. ``isolated`` is whether Neutron's agent for Open vSwitch lets the port out of the VLAN in
+    which all packets are dropped; other agents leave it there. ``slot`` is the PCI address of the virtual function of a
+    port that has one, and ``vlan`` the VLAN of its traffic outside, 0 for none.
     """
 
     port: str
@@ -152,6 +153,7 @@ class Wiring:
     bridge: str = "br-int"
     hybrid: bool = False
     datapath: str = "system"
+    isolated: bool = False
     slot: str = ""
     vlan: int = 0
 
@@ -181,6 +183,7 @@ class Wiring:
             bridge=details.get("bridge_name") or "br-int",
             hybrid=bool(details.get("ovs_hybrid_plug")),
             datapath=details.get("datapath_type") or "system",
+            isolated="openvswitch" in (details.get("bound_drivers") or {}).values(),
             slot=str((port.get("binding:profile") or {}).get("pci_slot") or ""),
             vlan=int(details.get("vlan") or 0),
         )

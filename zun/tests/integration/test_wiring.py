@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -113,3 +114,23 @@ def test_a_hybrid_plug(neutron_ovsdb, switch, wiring):
     switch.unplug(wiring)
     assert [each.name for each in INTERFACES.iterdir() if short in each.name] == []
     assert f"qvo{short}" not in vsctl(neutron_ovsdb, "list-ports", wiring.bridge).split()
+
+
+@pytest.fixture
+def own_bridge(neutron_ovsdb):
+    """A bridge that no agent of Neutron looks after."""
+    name = f"zv{uuid.uuid4().hex[:6]}"
+    vsctl(neutron_ovsdb, "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev")
+    yield name
+    vsctl(neutron_ovsdb, "del-br", name)
+
+
+@pytest.mark.parametrize(("isolated", "tag"), [(True, "4095"), (False, "[]")])
+def test_nobody_reaches_a_port_before_the_agent_filters_it(neutron_ovsdb, switch, own_bridge, wiring, isolated, tag):
+    mine = replace(wiring, bridge=own_bridge, isolated=isolated)
+    switch.plug(mine)
+    name = f"qvo{mine.port[:11]}" if mine.hybrid else host_end(mine.port)
+    try:
+        assert vsctl(neutron_ovsdb, "get", "port", name, "tag").strip() == tag
+    finally:
+        switch.unplug(mine)

@@ -48,6 +48,20 @@ def test_the_wiring_of_a_function():
 
 
 @pytest.mark.parametrize(
+    ("drivers", "isolated"),
+    [
+        ({"bound_drivers": {"0": "openvswitch"}}, True),
+        ({"bound_drivers": {"0": "a-switch", "1": "openvswitch"}}, True),
+        ({"bound_drivers": {"0": "ovn"}}, False),  # its agent knows no VLAN for dropped packets
+        ({}, False),
+    ],
+)
+def test_which_ports_are_isolated_until_they_are_filtered(drivers, isolated):
+    port = {**DIRECT, "binding:vif_type": "ovs", "binding:vif_details": drivers}
+    assert Wiring.of(port, {}, [SUBNET], primary=True).isolated is isolated
+
+
+@pytest.mark.parametrize(
     ("kind", "binding", "usable"),
     [
         ("direct", "hw_veb", True),
