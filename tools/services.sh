@@ -458,6 +458,8 @@ start_neutron() {
     (umask 077 && cat >"$SERVICES/neutron.env") <<TEXT
 export ZUN_TEST_NEUTRON_URL=http://127.0.0.1:$api
 export ZUN_TEST_NEUTRON_OVSDB=$(! is_root || echo "tcp:127.0.0.1:$switch")
+export ZUN_TEST_NEUTRON_CONF=$dir/neutron.conf
+export ZUN_TEST_NEUTRON_BIN=$RUN_DIR/neutron/bin
 TEXT
 }
 neutron_settled() { ended neutron || listens "$1"; }
