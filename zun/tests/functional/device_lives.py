@@ -7,9 +7,10 @@ from typing import Any
 
 from zun.common.context import RequestContext
 from zun.db import containers as db
+from zun.db.permits import Permits
 from zun.objects import Container
-from zun.objects.placement import held_plan, placement_request
-from zun.tests.functional.lifecycles import World
+from zun.objects.placement import PERMIT_KEY, held_plan, placement_request
+from zun.tests.functional.lifecycles import HOST, World
 from zun.topology import HostTopology, Plan, plan
 from zun.topology.device_request import GivenDevice
 from zun.topology.devices import Device, DeviceType
@@ -40,7 +41,7 @@ class DeviceWorld(World):
         row = dict(container)
         tracker = self.service.tracker
         answer = plan(tracker.topology, tracker.usage, placement_request(container))
-        limits: dict[str, Any] = {}
+        limits: dict[str, Any] = {PERMIT_KEY: Permits().permit(HOST, container.uuid)}
         if isinstance(answer, Plan):
             chosen = self.random.sample(FILES, self.random.choice([0, 1, 1, 2]))
             given = tuple(GivenDevice("x", each.address) for each in chosen)
