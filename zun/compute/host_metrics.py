@@ -94,50 +94,50 @@ class HostCollector(Collector):
         yield from (remote, periods, seconds)
 
 
+def _cell_gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
+    """Return a family without samples yet. Its labels are the host, the cell and ``labels``."""
+    return GaugeMetricFamily(name, documentation, labels=["host", "cell", *labels])
+
+
 def _of_cells(host: str, topology: HostTopology, usage: Usage) -> Iterable[Metric]:
-    cpus = GaugeMetricFamily(
+    cpus = _cell_gauge(
         "zun_compute_cell_cpus",
         "CPUs of a cell. State: free for dedicated containers, held by them (withheld CPUs included), or in the pool "
         "of shared containers. A CPU that is free and in the pool counts in both.",
-        labels=["host", "cell", "state"],
+        "state",
     )
-    memory = GaugeMetricFamily(
-        "zun_compute_cell_memory_mib", "Ordinary memory of a cell that may still be promised.", labels=["host", "cell"]
+    memory = _cell_gauge(
+        "zun_compute_cell_memory_mib",
+        "Ordinary memory of a cell that may still be promised.",
     )
-    held_memory = GaugeMetricFamily(
+    held_memory = _cell_gauge(
         "zun_compute_cell_held_memory_mib",
         "Ordinary memory of a cell that is promised to containers.",
-        labels=["host", "cell"],
     )
-    pages = GaugeMetricFamily(
+    pages = _cell_gauge(
         "zun_compute_cell_free_huge_pages",
         "Huge pages of a cell that are not promised.",
-        labels=["host", "cell", "size_kib"],
+        "size_kib",
     )
-    shared = GaugeMetricFamily(
+    shared = _cell_gauge(
         "zun_compute_cell_shared_cpus_left",
         "CPUs that shared containers may still be promised of the pool of a cell.",
-        labels=["host", "cell"],
     )
-    cores = GaugeMetricFamily(
+    cores = _cell_gauge(
         "zun_compute_cell_free_cores",
         "Whole cores of a cell that no dedicated container uses.",
-        labels=["host", "cell"],
     )
-    fragments = GaugeMetricFamily(
+    fragments = _cell_gauge(
         "zun_compute_cell_fragment_cpus",
         "Free CPUs of a cell on cores that are not wholly free.",
-        labels=["host", "cell"],
     )
-    stranded_cpus = GaugeMetricFamily(
+    stranded_cpus = _cell_gauge(
         "zun_compute_cell_stranded_cpus",
         "Free CPUs of a cell that dedicated containers like those of the host cannot use, on average.",
-        labels=["host", "cell"],
     )
-    stranded_memory = GaugeMetricFamily(
+    stranded_memory = _cell_gauge(
         "zun_compute_cell_stranded_memory_mib",
         "Free ordinary memory of a cell that dedicated containers like those of the host cannot use, on average.",
-        labels=["host", "cell"],
     )
     for node, (count, mib) in stranded(topology, usage).items():
         stranded_cpus.add_metric([host, str(node)], count)

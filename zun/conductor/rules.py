@@ -169,7 +169,7 @@ def claimable(host: str, call: Call, facts: Facts) -> str | None:
 
 
 def own_values(host: str, call: Call, facts: Facts) -> str | None:
-    """Refuse values of fields that hosts do not write, another host's name, and a status that is none.
+    """Refuse values of fields that hosts do not write, another host's name, and an unknown status.
 
     A host gives a container up in Error only: in Creating, schedulers would send it to another host as it is then.
     A host begins a rebuild, and with it a pull, only of what its user lets heal by itself (``auto_heal``).
