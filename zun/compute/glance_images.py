@@ -100,11 +100,11 @@ class GlanceImages:
 
     def give(self, uuid: str, shown_name: str) -> None:
         """Upload the runtime's image ``zun-glance:UUID`` as the data of Glance's image, with ``shown_name`` inside."""
+        self._note_use(uuid)  # or a sweep would remove it before it is saved
         with _told(f"Image {uuid} could not be given to Glance"), self._space() as file:
             for piece in self._runtime.save_image(local_name(uuid)):
                 file.write(piece)
             self._of_service.upload(uuid, Renamed(file, shown_name))
-        self._note_use(uuid)
         self.sweep()
 
     def drop(self, uuid: str) -> None:

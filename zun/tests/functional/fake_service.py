@@ -25,6 +25,7 @@ class FakeService:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # an answer would take 40 ms
 
             def do_GET(self):
                 outer.answer(self)

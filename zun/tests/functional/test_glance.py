@@ -268,6 +268,8 @@ def test_an_upload_does_not_hold_the_container(cloud, context, server):
     cloud.compute_api.stop(context, source, timeout=1)
     wait_for(lambda: cloud.settled(source).status == "Stopped")
     assert not gone(uuid) and uuid in cloud.agents["one"].queues.busy()
+    cloud.agents["one"]._sweep_images()
+    assert f"zun-glance:{uuid}" in names(cloud), "the limit is 0, but it is needed"
     server.release.set()
     wait_for(lambda: gone(uuid))
     assert server.images[uuid]["status"] == "active"
@@ -279,6 +281,8 @@ def left(cloud, server, whole):
     row = {"uuid": uuid, "project_id": "demo", "host": "one", "repo": "team/web", "tag": "2"}
     db_images.insert_committed(row, keeper="zun-glance")
     cloud.drivers["one"].images[f"zun-glance:{uuid}"] = ImageFacts("sha256:left", size=1)
+    (folder := pathlib.Path(cloud.conf.glance.images_directory)).mkdir(exist_ok=True)
+    (folder / uuid).touch()
     return uuid
 
 
