@@ -77,6 +77,8 @@ class Wires:
         for switch in self._switches.values():
             switch.start()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for half in self._folder.glob("*.new"):  # a killed run wrote it
+            half.unlink()
 
     def answer(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to one of Docker's calls. Raises ZunError, ValueError and OSError."""

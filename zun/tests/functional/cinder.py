@@ -215,10 +215,11 @@ class Steps:
 
     def step(self, what, *arguments, **named):
         self.count += 1
-        if self.count == self.at and not self.after:
+        last = self.count == self.at  # this step may consist of others, which are counted too
+        if last and not self.after:
             raise Killed
         found = what(*arguments, **named)
-        if self.count == self.at:
+        if last:
             raise Killed
         return found
 

@@ -3,9 +3,25 @@
 
 import contextlib
 import ipaddress
+import pathlib
 import uuid
 
-from zun.network.plugin import WIRING
+import pytest
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ksa_session
+
+from zun.api import app as api_app
+from zun.common import exceptions
+from zun.db import containers, network_ports
+from zun.network.fake import InMemoryNetworks
+from zun.network.neutron import NeutronNetworks
+from zun.network.plugin import WIRING, Wires
+from zun.network.virtual_functions import VirtualFunctions
+from zun.neutron.client import NeutronClient
+from zun.tests.fixtures import wait_for, written_conf
+from zun.tests.functional.api.client import Client
+from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.fake_service import FakeService
 
 RULES = "security-group-rules"
@@ -15,7 +31,7 @@ class Docker:
     """The engine of a Docker daemon in memory whose network driver is ``wires``. Its containers run and never end."""
 
     def __init__(self, wires):
-        self.api, self._wires = self, wires
+        self.api, self.wires = self, wires
         self.endpoints, self.joined = {}, {}
         self.connected = []
 
@@ -32,16 +48,16 @@ class Docker:
         assert network not in self.endpoints[container]
         endpoint = uuid.uuid4().hex
         self.connected.append(network)
-        self.endpoints[container][network] = {"NetworkID": network, "DriverOpts": driver_opt, "EndpointID": endpoint}
         if driver_opt:
             options = {WIRING: driver_opt[WIRING]}
-            self._wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": endpoint, "Options": options})
-            self.joined[endpoint] = self._wires.answer("NetworkDriver.Join", {"EndpointID": endpoint})
+            self.wires.answer("NetworkDriver.CreateEndpoint", {"EndpointID": endpoint, "Options": options})
+            self.joined[endpoint] = self.wires.answer("NetworkDriver.Join", {"EndpointID": endpoint})
+        self.endpoints[container][network] = {"NetworkID": network, "DriverOpts": driver_opt, "EndpointID": endpoint}
 
     def disconnect_container_from_network(self, container, network, force=False):
         endpoint = self.endpoints[container].pop(network)["EndpointID"]
         if self.joined.pop(endpoint, None):
-            self._wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": endpoint})
+            self.wires.answer("NetworkDriver.DeleteEndpoint", {"EndpointID": endpoint})
 
     def gateways(self, container):
         """The default routes of a container."""
@@ -153,3 +169,98 @@ class FakeNeutron(FakeService):
             details = {"vlan": "101", "port_filter": False, "connectivity": "l2"}
         status = "ACTIVE" if kind in ("ovs", "hw_veb") else "DOWN"
         return {**port, "binding:vif_type": kind, "binding:vif_details": details, "status": status}
+
+
+class Switch:
+    """Interfaces in memory."""
+
+    def __init__(self):
+        self.plugged, self.failure, self.calls = {}, None, []
+
+    def start(self):
+        pass
+
+    def plug(self, wiring):
+        if self.failure:
+            raise exceptions.PortUnusable(reason=self.failure)
+        self.calls.append("plug")
+        self.plugged[wiring.port] = wiring
+        return f"zun{wiring.port[:11]}"
+
+    def unplug(self, wiring):
+        self.calls.append("unplug")
+        self.plugged.pop(wiring.port, None)
+
+
+class Driver(NeutronNetworks):
+    """The driver, with bridges in memory instead of Docker's networks."""
+
+    def __init__(self, client, wires, host="host-1", root=pathlib.Path("/")):
+        socket = pathlib.Path("/run/docker/plugins/zun.sock")
+        super().__init__(None, client, host, wires, socket, VirtualFunctions(root))
+        self.bridges = InMemoryNetworks()
+        self._engine = Docker(wires)
+
+    def start(self):
+        self._wires.start()
+
+    def ensure(self, port):
+        self.bridges.ensure(port)
+
+    def present(self):
+        return self.bridges.present()
+
+    def remove(self, network_uuid):
+        self.bridges.remove(network_uuid)
+
+
+@pytest.fixture
+def neutron():
+    made = FakeNeutron()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(neutron):
+    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=0.5)
+    return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron.url))
+
+
+@pytest.fixture
+def conf(neutron, tmp_path):
+    lines = [f"{name} = {value}\n" for name, value in neutron.options().items()]
+    text = "[api]\nauth_strategy = noauth\nhost_names = zun.example\n[network]\ndriver = neutron\n[neutron]\n"
+    return written_conf(tmp_path, text + "".join(lines))
+
+
+@pytest.fixture
+def api(database, conf):
+    application = api_app.build(conf, scheduler_api=SchedulerMessages(), compute_api=ComputeMessages())
+    return Client(application, user="alice", project="demo", roles="member", version="1.40")
+
+
+@pytest.fixture
+def wires(client, tmp_path):
+    made = Wires(tmp_path / "wires", {"ovs": Switch(), "hw_veb": Switch()}, client, 0.2)
+    made.start()
+    return made
+
+
+def create(api, **fields):
+    return api.post("/v1/containers", {"image": "demo", **fields})
+
+
+def users_port(neutron, network):
+    body = {"port": {"network_id": network, "project_id": "demo", "name": "mine"}}
+    return neutron._perform("POST", "ports", "", body, {})[1]["port"]["id"]
+
+
+def swept(driver, neutron):
+    """Sweep as two hours later."""
+    wait_for(lambda: not neutron.under_way)
+    for each in (*neutron.ports.values(), *neutron.groups.values()):
+        each["updated_at"] = "2026-01-01T00:00:00Z"
+    driver.sweep(network_ports.known)
+    driver._looked_for_groups = None
+    driver.sweep_shared(lambda uuids: {each["uuid"] for each in containers.of_uuids(uuids)})

@@ -4,36 +4,27 @@
 import dataclasses
 import datetime
 import itertools
-import pathlib
 import threading
 import time
 
 import pytest
 import sqlalchemy as sa
-from keystoneauth1 import adapter as ks_adapter
-from keystoneauth1 import noauth
-from keystoneauth1 import session as ksa_session
 from prometheus_client import REGISTRY
 
-from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.container.driver import Plug
 from zun.db import container_actions, containers, network_ports
-from zun.network.fake import InMemoryNetworks
-from zun.network.neutron import NeutronNetworks
 from zun.network.plugin import WIRING, Wires
-from zun.network.virtual_functions import VirtualFunctions
-from zun.neutron.client import NeutronClient
 from zun.neutron.ports import Wiring
 from zun.objects import Container
-from zun.tests.fixtures import wait_for, written_conf
+from zun.tests.fixtures import wait_for
 from zun.tests.functional import actions
-from zun.tests.functional.api.client import Client
-from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.neutron import Docker, FakeNeutron
+from zun.tests.functional.neutron import Driver, api, client, conf, create, neutron, swept, users_port, wires
 from zun.topology.devices import Device, DeviceType
+
+__all__ = ["api", "client", "conf", "neutron", "wires"]
 
 CONTEXT = admin_context()
 HTML = "<html><body>Bad gateway</body></html>"
@@ -62,51 +53,6 @@ STEPS = [
     ("PUT", "ports/"),
     ("GET", "subnets"),
 ]
-
-
-@pytest.fixture
-def neutron():
-    made = FakeNeutron()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def client(neutron):
-    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=0.5)
-    return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron.url))
-
-
-@pytest.fixture
-def conf(neutron, tmp_path):
-    lines = [f"{name} = {value}\n" for name, value in neutron.options().items()]
-    text = "[api]\nauth_strategy = noauth\nhost_names = zun.example\n[network]\ndriver = neutron\n[neutron]\n"
-    return written_conf(tmp_path, text + "".join(lines))
-
-
-@pytest.fixture
-def api(database, conf):
-    application = api_app.build(conf, scheduler_api=SchedulerMessages(), compute_api=ComputeMessages())
-    return Client(application, user="alice", project="demo", roles="member", version="1.40")
-
-
-def create(api, **fields):
-    return api.post("/v1/containers", {"image": "demo", **fields})
-
-
-def users_port(neutron, network):
-    body = {"port": {"network_id": network, "project_id": "demo", "name": "mine"}}
-    return neutron._perform("POST", "ports", "", body, {})[1]["port"]["id"]
-
-
-def swept(driver, neutron):
-    """Sweep as two hours later."""
-    wait_for(lambda: not neutron.under_way)
-    for each in (*neutron.ports.values(), *neutron.groups.values()):
-        each["updated_at"] = "2026-01-01T00:00:00Z"
-    driver.sweep(network_ports.known)
-    driver._looked_for_groups = None
-    driver.sweep_shared(lambda uuids: {each["uuid"] for each in containers.of_uuids(uuids)})
 
 
 @pytest.mark.parametrize("step", STEPS, ids=" ".join)
@@ -361,56 +307,6 @@ def test_a_detach_when_neutron_fails(api, neutron, failure):
         neutron.failures[answer, ""] = FAILURES[failure][0]
     assert api.post(f"{path}network={port['network_uuid']}").status == 202
     assert network_ports.of_container(uuid)[0]["leaving"]
-
-
-class Switch:
-    """Interfaces in memory."""
-
-    def __init__(self):
-        self.plugged, self.failure, self.calls = {}, None, []
-
-    def start(self):
-        pass
-
-    def plug(self, wiring):
-        if self.failure:
-            raise exceptions.PortUnusable(reason=self.failure)
-        self.calls.append("plug")
-        self.plugged[wiring.port] = wiring
-        return f"zun{wiring.port[:11]}"
-
-    def unplug(self, wiring):
-        self.calls.append("unplug")
-        self.plugged.pop(wiring.port, None)
-
-
-class Driver(NeutronNetworks):
-    """The driver, with bridges in memory instead of Docker's networks."""
-
-    def __init__(self, client, wires, host="host-1", root=pathlib.Path("/")):
-        socket = pathlib.Path("/run/docker/plugins/zun.sock")
-        super().__init__(None, client, host, wires, socket, VirtualFunctions(root))
-        self.bridges = InMemoryNetworks()
-        self._engine = Docker(wires)
-
-    def start(self):
-        self._wires.start()
-
-    def ensure(self, port):
-        self.bridges.ensure(port)
-
-    def present(self):
-        return self.bridges.present()
-
-    def remove(self, network_uuid):
-        self.bridges.remove(network_uuid)
-
-
-@pytest.fixture
-def wires(client, tmp_path):
-    made = Wires(tmp_path / "wires", {"ovs": Switch(), "hw_veb": Switch()}, client, 0.2)
-    made.start()
-    return made
 
 
 @pytest.fixture
