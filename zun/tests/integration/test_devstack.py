@@ -335,7 +335,6 @@ def rules():
     return "".join(subprocess.check_output([each, "-t", "mangle"], env=path, text=True) for each in commands)
 
 
-@pytest.mark.slow
 @pytest.mark.foreign
 @nginx.needed
 def test_from_stack_to_clean(whole, engine, tmp_path):
