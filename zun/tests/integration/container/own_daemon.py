@@ -5,10 +5,12 @@ import contextlib
 import glob
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 
 import docker
 import pytest
@@ -25,11 +27,17 @@ class OwnDaemon:
 
     ``options`` are more of dockerd. With ``--host=fd://`` it also serves ``listener``, since it cannot listen for
     programs outside of its network by itself. With ``bridge``, the daemon is in the network of the test, and this
-    bridge, which must exist, is its default network.
+    bridge, which must exist, is its default network. ``sees`` are files of this machine, and those that the daemon sees
+    in their places.
     """
 
     def __init__(
-        self, folder: pathlib.Path, *options: str, listener: socket.socket | None = None, bridge: str | None = None
+        self,
+        folder: pathlib.Path,
+        *options: str,
+        listener: socket.socket | None = None,
+        bridge: str | None = None,
+        sees: Mapping[str, pathlib.Path] | None = None,
     ) -> None:
         self.data = folder / "data"
         self.url = f"unix://{folder}/docker.sock"
@@ -40,6 +48,10 @@ class OwnDaemon:
             f"--host={self.url}", "--storage-driver=vfs", f"--bridge={bridge or 'none'}", "--iptables=false",
             "--ip-forward=false", "--shutdown-timeout=1", *options,
         ]  # fmt: skip
+        if sees:
+            mounts = "".join(f"mount --bind {shlex.quote(str(what))} {place} && " for place, what in sees.items())
+            apart = ("unshare", "--mount", "--propagation=slave", "bash", "-c", f'{mounts}exec "$@"', "dockerd")
+            self._command = [*apart, *self._command]
         self._listener = listener
         if listener is not None:  # as systemd hands it over
             number = listener.fileno()
