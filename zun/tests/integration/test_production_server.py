@@ -2,6 +2,7 @@
 """The API behind the servers whose configuration is in etc/zun."""
 
 import contextlib
+import os
 import pathlib
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 
 import pytest
 import requests
+from prometheus_client.parser import text_string_to_metric_families
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration import foreign, nginx
@@ -125,15 +127,16 @@ def test_answers_keep_the_hosts_name(front):
     assert reply.headers["Location"].startswith(f"http://127.0.0.1:{front}/v1/containers/")
 
 
-@pytest.fixture
-def uwsgi(environment, tmp_path):
+@contextlib.contextmanager
+def uwsgi(environment, folder, processes):
     """uWSGI with the shipped file but for its port and number of processes. Gives its port, its process and its log."""
     port = free_port()
     shipped = (SHIPPED / "uwsgi.ini").read_text()
     assert "127.0.0.1:9517" in shipped and "processes = 4" in shipped
-    changed = shipped.replace("127.0.0.1:9517", f"127.0.0.1:{port}").replace("processes = 4", "processes = 1")
-    (tmp_path / "uwsgi.ini").write_text(changed)
-    command, log = (foreign.installed("uwsgi") / "bin/uwsgi", "--ini", tmp_path / "uwsgi.ini"), tmp_path / "uwsgi.log"
+    changed = shipped.replace("127.0.0.1:9517", f"127.0.0.1:{port}")
+    changed = changed.replace("processes = 4", f"processes = {processes}")
+    (folder / "uwsgi.ini").write_text(changed)
+    command, log = (foreign.installed("uwsgi") / "bin/uwsgi", "--ini", folder / "uwsgi.ini"), folder / "uwsgi.log"
     with nginx.process(log, *command, **environment, PYTHONPATH=foreign.OURS) as made:
         wait_for(lambda: made.poll() is not None or answers(f"http://127.0.0.1:{port}"), 60)
         assert made.poll() is None, log.read_text()
@@ -141,20 +144,47 @@ def uwsgi(environment, tmp_path):
 
 
 @pytest.mark.foreign
-def test_uwsgi_answers_and_ends_in_order(uwsgi):
-    port, process, log = uwsgi
-    url = f"http://127.0.0.1:{port}/v1/containers"
-    made = requests.post(url, json={"image": "demo"}, timeout=60)
-    assert made.status_code == 202, made.text
-    assert [each["uuid"] for each in requests.get(url, timeout=60).json()["containers"]] == [made.json()["uuid"]]
+def test_uwsgi_answers_and_ends_in_order(environment, tmp_path):
+    with uwsgi(environment, tmp_path, processes=1) as (port, process, log):
+        url = f"http://127.0.0.1:{port}/v1/containers"
+        made = requests.post(url, json={"image": "demo"}, timeout=60)
+        assert made.status_code == 202, made.text
+        assert [each["uuid"] for each in requests.get(url, timeout=60).json()["containers"]] == [made.json()["uuid"]]
 
-    body = b'{"image": "demo"}'
-    head = f"POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", port), 60) as late:
-        late.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
-        assert requests.get(url, timeout=60).ok  # accepted after the late one
-        process.send_signal(signal.SIGTERM)
-        wait_for(lambda: "illing worker" in log.read_text(), 60)
-        late.sendall(body[5:])
-        assert late.recv(100).startswith(b"HTTP/1.1 202 ")
-    assert process.wait(60) == 0
+        body = b'{"image": "demo"}'
+        head = f"POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        with socket.create_connection(("127.0.0.1", port), 60) as late:
+            late.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
+            assert requests.get(url, timeout=60).ok  # accepted after the late one
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda: "illing worker" in log.read_text(), 60)
+            late.sendall(body[5:])
+            assert late.recv(100).startswith(b"HTTP/1.1 202 ")
+        assert process.wait(60) == 0
+
+
+@pytest.mark.foreign
+def test_uwsgi_workers_count_together(environment, tmp_path):
+    """A scrape has the requests of both workers, whichever of them answers it."""
+    metrics, folder = free_port(), tmp_path / "metrics"
+    folder.mkdir()
+    with (tmp_path / "api.conf").open("a") as config:
+        config.write(f"[metrics]\napi_port = {metrics}\n")
+
+    def counted():
+        found = text_string_to_metric_families(requests.get(f"http://127.0.0.1:{metrics}", timeout=60).text)
+        return [each.value for family in found for each in family.samples
+                if each.name == "zun_api_request_seconds_count" and "containers" in each.labels.values()]  # fmt: skip
+
+    environment["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    with uwsgi(environment, tmp_path, processes=2) as (port, process, log):
+        wait_for(lambda: log.read_text().count("WSGI app 0") == 2, 60)
+        workers = list(map(int, pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
+        assert len(workers) == 2
+        for frozen in workers:  # so that each of them serves one request
+            os.kill(frozen, signal.SIGSTOP)
+            try:
+                assert requests.get(f"http://127.0.0.1:{port}/v1/containers", timeout=60).ok
+            finally:
+                os.kill(frozen, signal.SIGCONT)
+        assert [counted() for _ in range(10)] == [[2]] * 10
