@@ -22,7 +22,7 @@ from zun.placement.client import PlacementClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE, docker_url
 from zun.tests.integration.identity import Keystone
-from zun.tests.integration.programs import Client, Program, free_port
+from zun.tests.integration.programs import Client, Program, free_port, stop_all
 
 __all__ = ["docker_url"]
 
@@ -46,8 +46,8 @@ def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:
         return made[-1]
 
     yield make
-    for each in reversed(made):
-        each.stop()
+    stop_all(made)
+    for each in made:
         if each.log.exists():  # pytest shows this beside a failure
             print(f"--- {each.log.name}\n{each.log.read_text()[-6000:]}")
 

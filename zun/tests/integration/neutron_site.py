@@ -50,7 +50,7 @@ class Site:
             "api": {"port": self.port, "auth_strategy": "keystone", "access_log": False},
             "keystone_authtoken": self.keystone.settings() | {"token_cache_time": "300"},
             "docker": {"api_url": self.docker_url},
-            "compute": {"reserved_host_memory_mb": 128},
+            "compute": {"reserved_host_memory_mb": 128, "sync_container_state_interval": 5},
             "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,1000000"},
             "network": {"driver": "neutron"},
             "neutron": {

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import requests
@@ -35,7 +37,7 @@ class Program:
     def __init__(
         self, folder: pathlib.Path, module: str, name: str, words: tuple[str, ...], settings: dict[str, dict[str, Any]]
     ) -> None:
-        self.log = folder / f"{name}.log"
+        self.module, self.log = module, folder / f"{name}.log"
         config = str(folder / f"{name}.conf")
         program = module if "." in module else f"zun.cmd.{module}"
         self._command = [sys.executable, "-m", program, "--config-file", config, *words]
@@ -98,6 +100,15 @@ class Program:
         process, self.process = self.process, None
         process.send_signal(how)
         return process.wait(60)
+
+
+def stop_all(programs: Sequence[Program]) -> None:
+    """Stop all at once, but conductors last: hosts need them for what they do at their end."""
+    conductors = [each for each in programs if each.module == "conductor"]
+    others = [each for each in programs if each.module != "conductor"]
+    for together in (others, conductors):
+        with ThreadPoolExecutor(len(together) or 1) as pool:
+            list(pool.map(Program.stop, together))
 
 
 class Api:

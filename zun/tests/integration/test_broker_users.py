@@ -446,7 +446,7 @@ def silent(rabbit):
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("state", [silent, stopped])
+@pytest.mark.parametrize("state", [pytest.param(silent, marks=pytest.mark.slow), stopped])
 def test_programs_end_without_rabbitmq(cloud, rabbit, state):
     run_on(cloud, "h1")  # all have connections
     with state(rabbit):

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from zun.tests.fixtures import wait_for
-from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.programs import Api, free_port, stop_all
 
 pytestmark = [pytest.mark.docker, pytest.mark.distributed]
 
@@ -76,8 +76,7 @@ def cloud(request, program, tmp_path, docker_url, rabbit_url):
             each.start()
 
     def stop():
-        for each in [*reversed(programs), *conductors.values()]:
-            each.stop()
+        stop_all([*programs, *conductors.values()])
 
     assert manage("upgrade")[0] == 0
     start()
@@ -153,9 +152,8 @@ def test_lost_database_is_rebuilt_and_nothing_restarts(cloud, engine):
 @pytest.mark.parametrize(
     "cloud",
     [
-        pytest.param(("direct", "database_url"), id="direct"),
         pytest.param(("conductor", "database_url"), id="conductor"),
-        pytest.param(("conductor", "postgres_database_url"), id="conductor-postgresql"),
+        pytest.param(("direct", "postgres_database_url"), id="postgresql"),
     ],
     indirect=True,
 )
