@@ -5,7 +5,7 @@ import re
 import uuid
 
 from zun.common import exceptions
-from zun.tests.functional.fake_service import FakeService
+from zun.tests.functional.fake_service import PATIENCE, FakeService
 from zun.volume import filesystems
 
 
@@ -23,7 +23,7 @@ class FakeCinder(FakeService):
     def options(self):
         """The group ``[cinder]`` of a service that asks this Cinder."""
         return {
-            "enabled": True, "auth_type": "none", "endpoint_override": self.url, "timeout": 0.5,
+            "enabled": True, "auth_type": "none", "endpoint_override": self.url, "timeout": PATIENCE,
             "connect_retries": 0, "status_code_retries": 0, "wait_timeout": 1,
         }  # fmt: skip
 

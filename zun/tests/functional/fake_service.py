@@ -2,10 +2,13 @@
 """A service of the cloud in memory, behind real HTTP, that can fail at any step."""
 
 import json
+import socket
 import threading
-import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PATIENCE = 1.0
+"""The timeout of clients in seconds: short, because tests wait for it, and long enough for a busy machine."""
 
 
 class FakeService:
@@ -66,7 +69,7 @@ class FakeService:
         self.under_way += 1
         try:
             if failure == "slow":
-                time.sleep(1)
+                request.connection.recv(1, socket.MSG_PEEK)  # until the caller hangs up
             if failure in (None, "slow"):
                 status, told = self.found(request.command, path, dict(urllib.parse.parse_qsl(query)), body)
             else:

@@ -22,7 +22,7 @@ from zun.neutron.client import NeutronClient
 from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
-from zun.tests.functional.fake_service import FakeService
+from zun.tests.functional.fake_service import PATIENCE, FakeService
 
 RULES = "security-group-rules"
 
@@ -76,7 +76,7 @@ class FakeNeutron(FakeService):
     def options(self):
         """The group ``[neutron]`` of a service that asks this Neutron."""
         return {
-            "auth_type": "none", "endpoint_override": self.url, "timeout": 0.5, "connect_retries": 0,
+            "auth_type": "none", "endpoint_override": self.url, "timeout": PATIENCE, "connect_retries": 0,
             "status_code_retries": 0, "active_timeout": 1,
         }  # fmt: skip
 
@@ -223,7 +223,7 @@ def neutron():
 
 @pytest.fixture
 def client(neutron):
-    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=0.5)
+    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=PATIENCE)
     return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron.url))
 
 

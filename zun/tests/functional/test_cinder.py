@@ -25,6 +25,7 @@ from zun.tests.functional.api.conftest import inventory
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
 from zun.tests.functional.cinder import Before, FakeCinder, FakeMachine, Killed, Steps
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.fake_service import PATIENCE
 from zun.volume import cinder as module
 from zun.volume.cinder import CinderDriver
 from zun.volume.fake import InMemoryVolumeDriver
@@ -59,7 +60,7 @@ def cinder():
 
 @pytest.fixture
 def client(cinder):
-    session = ksa_session.Session(noauth.NoAuth(endpoint=cinder.url), timeout=0.5)
+    session = ksa_session.Session(noauth.NoAuth(endpoint=cinder.url), timeout=PATIENCE)
     return CinderClient(ks_adapter.Adapter(session, endpoint_override=cinder.url))
 
 

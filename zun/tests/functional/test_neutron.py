@@ -553,19 +553,20 @@ def moving(cloud, api, neutron):
         def gateways(self):
             return self.docker.gateways(f"zun-{self.uuid}")
 
-        def attach(self, network):
+        def attach(self, network, meanwhile=lambda: None):
             assert api.post(f"/v1/containers/{self.uuid}/network_attach?network={network}").status == 200
+            meanwhile()
             port = next(each["uuid"] for each in network_ports.of_container(self.uuid)
                         if each["network_uuid"] == network)  # fmt: skip
-            return self._settled("attach", port)
+            return self.settle("attach", port)
 
         def detach(self, network):
             assert api.post(f"/v1/containers/{self.uuid}/network_detach?network={network}").status == 202
             port = next(each["uuid"] for each in network_ports.of_container(self.uuid)
                         if each["network_uuid"] == network)  # fmt: skip
-            return self._settled("detach", port)
+            return self.settle("detach", port)
 
-        def _settled(self, action, port):
+        def settle(self, action, port):
             context = actions.asked(f"network_{action}", self.container, next(self._numbers))
             getattr(cloud.agents["host-1"].parts.attachments, action)(context, self.container, port=port)
             _, (told,) = container_actions.find(self.uuid, context.request_id)
@@ -611,6 +612,41 @@ def test_a_detach_that_fails_changes_nothing(moving, neutron, step):
     assert [each["leaving"] for each in network_ports.of_container(moving.uuid)] == [False, False]
     neutron.failures.clear()
     assert moving.detach(moving.first) == "Success" and moving.gateways == ["10.8.0.1"]
+
+
+@pytest.mark.parametrize("failure", ON_HOSTS)
+@pytest.mark.parametrize("step", AGENT_STEPS, ids=" ".join)
+def test_an_attach_that_fails_on_the_host(moving, cloud, neutron, step, failure):
+    """The container is as before, and the new port is gone."""
+    answer, (first,) = FAILURES[failure][0], neutron.ports
+    second = neutron.network("demo", "10.8.0.0/24")
+    assert moving.attach(second, lambda: neutron.failures.update({step: answer})) == "Error"
+    assert [each["uuid"] for each in network_ports.of_container(moving.uuid)] == [first]
+    assert moving.gateways == ["10.7.0.1"] and len(moving.docker.connected) == 1
+    neutron.failures.clear()
+    swept(cloud.networks["host-1"], neutron)
+    assert list(neutron.ports) == [first] and moving.attach(second) == "Success"
+
+
+@pytest.mark.parametrize("failure", sorted({*ON_HOSTS} - {"not-found"}))
+@pytest.mark.parametrize(("step", "whose"), [("DELETE", "ours"), ("GET", "theirs"), ("PUT", "theirs")])
+def test_a_detach_while_neutron_fails(moving, cloud, api, neutron, step, whose, failure):
+    """The container leaves the network. The port is given back later, and a port of the user stays with the user."""
+    second, (first,) = neutron.network("demo", "10.8.0.0/24"), neutron.ports
+    if whose == "theirs":
+        mine = users_port(neutron, second)
+        assert api.post(f"/v1/containers/{moving.uuid}/network_attach?port={mine}").status == 200
+        assert moving.settle("attach", mine) == "Success"
+    else:
+        moving.attach(second)
+    neutron.failures[step, "ports/"] = FAILURES[failure][0]
+    assert moving.detach(second) == "Success" and moving.gateways == ["10.7.0.1"]
+    assert [each["uuid"] for each in network_ports.of_container(moving.uuid)] == [first]
+    wait_for(lambda: not neutron.under_way)
+    neutron.failures.clear()
+    swept(cloud.networks["host-1"], neutron)
+    left = {uuid: each["device_id"] for uuid, each in neutron.ports.items()}
+    assert left == {first: moving.uuid} | ({mine: ""} if whose == "theirs" else {})
 
 
 ENDPOINT = "e" * 64
