@@ -42,7 +42,8 @@ stage_types() {
     "$VENV/bin/mypy"
 }
 stage_docs() {
-    "$VENV/bin/sphinx-build" -q -W -n --keep-going -b html doc/source .run/html || return
+    # -E: pages that have not changed since the last build may have warnings, too.
+    "$VENV/bin/sphinx-build" -q -W -n -E --keep-going -b html doc/source .run/html || return
     if [ "$(git rev-parse --is-shallow-repository)" = true ]; then
         echo "the release notes are not built: reno reads the whole history (git fetch --unshallow)"
         return
