@@ -2,15 +2,14 @@
 """A Docker with ``userns-remap``: root of a container is nobody on the host, and all else is as without it."""
 
 import base64
-import io
 import pathlib
 import subprocess
-import tarfile
 import tempfile
 
 import docker
 import pytest
 
+from zun.tests.fake_glance import tar
 from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
 from zun.tests.integration.programs import Api
 
@@ -46,16 +45,6 @@ def daemon(docker_url, shared):
             daemon.clean()
 
 
-def archive(name, content):
-    """A tar file with one file of root, in base64."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        entry = tarfile.TarInfo(name)
-        entry.size = len(content)
-        tar.addfile(entry, io.BytesIO(content))
-    return base64.b64encode(made.getvalue()).decode()
-
-
 def test_root_of_a_container_is_nobody_on_the_host(on_docker, daemon, tmp_path):
     rules = tmp_path / "policy.yaml"
     rules.write_text('"container:create:privileged": "@"\n')
@@ -86,7 +75,8 @@ def test_root_of_a_container_is_nobody_on_the_host(on_docker, daemon, tmp_path):
         for each in ("/volume", "/local", "/fast"):
             said(f"sh -c 'echo kept > {each}/note'")
         assert said("cat /told /volume/note /local/note /fast/note") == "told\nkept\nkept\nkept\n"
-        assert api.request("POST", f"{path}/put_archive?path=/tmp", json={"data": archive("in", b"x")}).ok
+        archive = base64.b64encode(tar({"in": b"x"})).decode()
+        assert api.request("POST", f"{path}/put_archive?path=/tmp", json={"data": archive}).ok
         assert said("stat -c %u /tmp/in") == "0\n"
         assert api.get(f"{path}/get_archive?path=/tmp/in")["data"]
         assert api.request("POST", f"{path}/rebuild").status_code == 202
