@@ -682,7 +682,7 @@ stop_glance() {
 stop_neutron() {
     local dir bridge
     halt neutron-router 15
-    halt neutron-agent 15
+    halt neutron-agent 1  # it would take minutes
     if running neutron-vswitchd; then  # its bridges are interfaces of this machine
         dir=$(data_dir)/neutron
         bridge=$(sed -n 's/^integration_bridge = //p' "$dir/neutron.conf")
@@ -691,7 +691,7 @@ stop_neutron() {
     fi
     halt neutron-vswitchd 15
     halt neutron-ovsdb 15
-    halt neutron-rpc 15
+    halt neutron-rpc 1  # likewise
     halt neutron 15
     rm -f "$SERVICES/neutron.env"
 }
