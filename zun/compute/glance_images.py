@@ -11,11 +11,12 @@ import pathlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Self
 
 from oslo_config import cfg
+from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.image_reference import OF_SERVICE
@@ -137,7 +138,7 @@ class GlanceImages:
                 continue
             total -= each.size
             LOG.info("Image %s of Glance is removed from this host, where it was not used lately", each.uuid)
-        self._forget(each.uuid for each in kept)
+        self._forget()
 
     @property
     def _of_service(self) -> ImageService:
@@ -189,12 +190,17 @@ class GlanceImages:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._folder / uuid).touch()
 
-    def _forget(self, before: Iterable[str]) -> None:
-        """Remove the times of images that are gone, of those that were there ``before``."""
+    def _forget(self) -> None:
+        """Remove the times of images that are gone."""
+        if not self._folder.is_dir():
+            return
+        # Listed before the images, since an image that arrives meanwhile has its time after it.
+        noted = [file for file in self._folder.iterdir() if uuidutils.is_uuid_like(file.name)]
         here = {each.tags[0] for each in self._runtime.images_of(OF_SERVICE)}
-        for uuid in set(before) - here:
-            with contextlib.suppress(OSError):
-                (self._folder / uuid).unlink(missing_ok=True)
+        for file in noted:
+            if file.name not in here:
+                with contextlib.suppress(OSError):
+                    file.unlink(missing_ok=True)
 
 
 def _progress(done: int, size: int | None) -> str:

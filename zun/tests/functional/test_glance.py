@@ -258,6 +258,8 @@ def test_a_commit_that_glance_refuses(cloud, context, server, failure, reason):
     wait_for(lambda: gone(uuid))
     assert uuid not in server.images and f"zun-glance:{uuid}" not in names(cloud)
     assert cloud.settled(source).status == "Running"
+    cloud.agents["one"]._sweep_images()
+    assert not pathlib.Path(cloud.conf.glance.images_directory, uuid).exists()
 
 
 def test_an_upload_does_not_hold_the_container(cloud, context, server):
