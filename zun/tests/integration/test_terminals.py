@@ -100,7 +100,7 @@ def ended(url, *words):
 
 def test_output_of_a_short_command_is_shown(allinone, running):
     """The command has ended when the client tells the size of its terminal, or not."""
-    for _ in range(8):
+    for _ in range(20):
         shown, code = ended(allinone.url, "exec", "--interactive", running, "echo", "hi")
         assert (shown.splitlines()[-1], code) == ("hi", 0), shown
 
@@ -120,7 +120,7 @@ def test_stock_client_shows_a_short_command(allinone, running, tmp_path):
         "made = zun.containers.execute(sys.argv[2], command='echo hi', interactive=True, run=False)\n"
         "websocketclient.do_exec(zun, made['proxy_url'], sys.argv[2], made['exec_id'], '~', 0.5)\n"
     )
-    for _ in range(5):
+    for _ in range(10):
         screen = pexpect.spawn(
             sys.executable, [str(program), allinone.url, running], timeout=PATIENCE, dimensions=(30, 100)
         )
