@@ -7,6 +7,10 @@ import threading
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from keystoneauth1 import adapter as ks_adapter
+from keystoneauth1 import noauth
+from keystoneauth1 import session as ksa_session
+
 PATIENCE = 1.0
 """The timeout of clients in seconds: short, because tests wait for it, and long enough for a busy machine."""
 
@@ -42,6 +46,11 @@ class FakeService:
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def adapter(self):
+        """Return keystoneauth's adapter for a client of this service, without keystone."""
+        session = ksa_session.Session(noauth.NoAuth(endpoint=self.url), timeout=PATIENCE)
+        return ks_adapter.Adapter(session, endpoint_override=self.url)
 
     @property
     def headers(self):

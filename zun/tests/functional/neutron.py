@@ -7,9 +7,6 @@ import pathlib
 import uuid
 
 import pytest
-from keystoneauth1 import adapter as ks_adapter
-from keystoneauth1 import noauth
-from keystoneauth1 import session as ksa_session
 
 from zun.api import app as api_app
 from zun.common import exceptions
@@ -223,8 +220,7 @@ def neutron():
 
 @pytest.fixture
 def client(neutron):
-    session = ksa_session.Session(noauth.NoAuth(endpoint=neutron.url), timeout=PATIENCE)
-    return NeutronClient(ks_adapter.Adapter(session, endpoint_override=neutron.url))
+    return NeutronClient(neutron.adapter())
 
 
 @pytest.fixture

@@ -7,9 +7,6 @@ import glob
 import stat
 
 import pytest
-from keystoneauth1 import adapter as ks_adapter
-from keystoneauth1 import noauth
-from keystoneauth1 import session as ksa_session
 from prometheus_client import REGISTRY
 
 from zun.api import app as api_app
@@ -23,9 +20,9 @@ from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.conftest import inventory
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
-from zun.tests.functional.cinder import Before, FakeCinder, FakeMachine, Killed, Steps
+from zun.tests.functional.cinder import FakeCinder, FakeMachine
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.fake_service import PATIENCE
+from zun.tests.functional.steps import Before, Killed, Steps
 from zun.volume import cinder as module
 from zun.volume.cinder import CinderDriver
 from zun.volume.fake import InMemoryVolumeDriver
@@ -60,8 +57,7 @@ def cinder():
 
 @pytest.fixture
 def client(cinder):
-    session = ksa_session.Session(noauth.NoAuth(endpoint=cinder.url), timeout=PATIENCE)
-    return CinderClient(ks_adapter.Adapter(session, endpoint_override=cinder.url))
+    return CinderClient(cinder.adapter())
 
 
 # The API.

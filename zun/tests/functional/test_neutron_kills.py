@@ -10,8 +10,8 @@ from zun.compute.networks import Networks, Published
 from zun.db import containers
 from zun.network.plugin import Wires
 from zun.objects import Container, NetworkPort
-from zun.tests.functional.cinder import Killed, Steps
 from zun.tests.functional.neutron import Docker, Driver, Switch, api, client, conf, create, neutron, swept, users_port
+from zun.tests.functional.steps import Killed, Steps
 
 __all__ = ["api", "client", "conf", "neutron"]
 

@@ -11,19 +11,12 @@ import sys
 
 import pytest
 import requests
-from prometheus_client.parser import text_string_to_metric_families
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Program, free_port
+from zun.tests.integration.scrapes import ask_each, scrape
 
 SHIPPED = pathlib.Path(__file__).parents[3] / "etc" / "zun"
-
-
-def scrape(port):
-    """Every sample on the port, by its name and the values of its labels in the order of the labels' names."""
-    text = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
-    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-    return {(each.name, *(each.labels[name] for name in sorted(each.labels))): each.value for each in samples}
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +125,7 @@ UNFINISHED = (
 
 def test_workers_answer_for_each_other(gunicorn):
     workers = wait_for(gunicorn.workers, 60)
-    for frozen in workers:  # so that each of them serves one request
-        os.kill(frozen, signal.SIGSTOP)
-        try:
-            answer = requests.get(f"http://127.0.0.1:{gunicorn.port}/v1/containers", timeout=60)
-        finally:
-            os.kill(frozen, signal.SIGCONT)
-        assert answer.status_code == 200
+    ask_each(workers, f"http://127.0.0.1:{gunicorn.port}/v1/containers")
     wait_for(lambda: gunicorn.value(*COUNT) is not None, 60)
     assert {gunicorn.value(*COUNT) for _ in range(10)} == {2}
 

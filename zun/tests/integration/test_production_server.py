@@ -2,7 +2,6 @@
 """The API behind the servers whose configuration is in etc/zun."""
 
 import contextlib
-import os
 import pathlib
 import signal
 import socket
@@ -12,11 +11,11 @@ import time
 
 import pytest
 import requests
-from prometheus_client.parser import text_string_to_metric_families
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration import foreign, nginx
 from zun.tests.integration.programs import free_port
+from zun.tests.integration.scrapes import ask_each, scrape
 
 SHIPPED = pathlib.Path(__file__).parents[3] / "etc" / "zun"
 pytestmark = nginx.needed
@@ -170,21 +169,11 @@ def test_uwsgi_workers_count_together(environment, tmp_path):
     folder.mkdir()
     with (tmp_path / "api.conf").open("a") as config:
         config.write(f"[metrics]\napi_port = {metrics}\n")
-
-    def counted():
-        found = text_string_to_metric_families(requests.get(f"http://127.0.0.1:{metrics}", timeout=60).text)
-        return [each.value for family in found for each in family.samples
-                if each.name == "zun_api_request_seconds_count" and "containers" in each.labels.values()]  # fmt: skip
-
     environment["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     with uwsgi(environment, tmp_path, processes=2) as (port, process, log):
         wait_for(lambda: log.read_text().count("WSGI app 0") == 2, 60)
         workers = list(map(int, pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()))
         assert len(workers) == 2
-        for frozen in workers:  # so that each of them serves one request
-            os.kill(frozen, signal.SIGSTOP)
-            try:
-                assert requests.get(f"http://127.0.0.1:{port}/v1/containers", timeout=60).ok
-            finally:
-                os.kill(frozen, signal.SIGCONT)
-        assert [counted() for _ in range(10)] == [[2]] * 10
+        ask_each(workers, f"http://127.0.0.1:{port}/v1/containers")
+        count = ("zun_api_request_seconds_count", "containers", "GET", "200")
+        assert [scrape(metrics).get(count) for _ in range(10)] == [2] * 10

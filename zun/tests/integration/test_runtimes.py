@@ -6,7 +6,7 @@ import shutil
 import docker
 import pytest
 
-from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
+from zun.tests.integration.container import own_daemon
 from zun.tests.integration.programs import Api
 
 pytestmark = pytest.mark.docker
@@ -15,14 +15,9 @@ pytestmark = pytest.mark.docker
 @pytest.fixture
 def daemon(docker_url, tmp_path):
     """A Docker with the runtimes ``boxed`` and ``other``, which are runc by other names."""
-    need_own_daemon()
     runc = shutil.which("runc")
-    made = OwnDaemon(tmp_path, f"--add-runtime=boxed={runc}", f"--add-runtime=other={runc}")
-    try:
-        made.start()
+    with own_daemon.running(tmp_path, f"--add-runtime=boxed={runc}", f"--add-runtime=other={runc}") as made:
         yield made
-    finally:
-        made.clean()
 
 
 def test_a_member_gets_the_runtime_of_a_rule(on_docker, daemon, tmp_path):

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from zun.common import exceptions
 from zun.container.docker.client import TLS, Engine, Settings
 from zun.tests.certificates import Authority, common_name, put
-from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
+from zun.tests.integration.container import own_daemon
 from zun.tests.integration.looks import allowed
 from zun.tests.integration.own_database import OwnDatabase
 from zun.tests.integration.own_postgres import refused
@@ -91,18 +91,13 @@ def maria(keys, mysql_url, tmp_path):
 @pytest.fixture
 def daemon(keys, docker_url):
     """The URL of a Docker that wants certificates of its clients."""
-    need_own_daemon()
     cert, key = keys.issue("docker")
     folder = keys.folder / "docker"  # a short path, as sockets need
     folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         verify = ("--host=fd://", "--tlsverify", f"--tlscacert={keys.ca}", f"--tlscert={cert}", f"--tlskey={key}")
-        made = OwnDaemon(folder, *verify, listener=listener)
-        try:
-            made.start()
+        with own_daemon.running(folder, *verify, listener=listener):
             yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            made.clean()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from zun.tests.fake_glance import tar
-from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
+from zun.tests.integration.container import own_daemon
 from zun.tests.integration.programs import Api
 
 pytestmark = pytest.mark.docker
@@ -23,6 +23,7 @@ FIRST = 700_000
 @pytest.fixture
 def shared(tmp_path):
     """The folder of the test, whose mounts other mount namespaces see."""
+    own_daemon.need_own_daemon()
     for command in ("--bind", tmp_path), ("--make-shared",):
         subprocess.run(["mount", *command, tmp_path], check=True)
     yield
@@ -31,18 +32,13 @@ def shared(tmp_path):
 
 @pytest.fixture
 def daemon(docker_url, shared):
-    need_own_daemon()
     with tempfile.TemporaryDirectory(prefix="zun-userns-") as made:
         folder = pathlib.Path(made)
         folder.chmod(0o711)  # containers come through
         (folder / "ids").write_text(f"daemon:{FIRST}:65536\n")
         ids = dict.fromkeys(("/etc/subuid", "/etc/subgid"), folder / "ids")
-        daemon = OwnDaemon(folder, "--userns-remap=daemon", sees=ids)
-        try:
-            daemon.start()
+        with own_daemon.running(folder, "--userns-remap=daemon", sees=ids) as daemon:
             yield daemon
-        finally:
-            daemon.clean()
 
 
 def test_root_of_a_container_is_nobody_on_the_host(on_docker, daemon, tmp_path):

@@ -10,7 +10,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import docker
 import pytest
@@ -160,13 +161,20 @@ def need_own_daemon() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture
-def own_daemon(docker_url, tmp_path):
-    """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
+@contextlib.contextmanager
+def running(folder: pathlib.Path, *options: str, **more: Any) -> Iterator[OwnDaemon]:
+    """Give a daemon that runs, and end it with everything that it left. The arguments are those of ``OwnDaemon``."""
     need_own_daemon()
-    daemon = OwnDaemon(tmp_path)
+    daemon = OwnDaemon(folder, *options, **more)
     try:
         daemon.start()
         yield daemon
     finally:
         daemon.clean()
+
+
+@pytest.fixture
+def own_daemon(docker_url, tmp_path):
+    """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
+    with running(tmp_path) as daemon:
+        yield daemon
