@@ -96,12 +96,18 @@ class GlanceImages:
                 found = self._runtime.find_image(name)
         if found is None:
             raise exceptions.ImageNotFound(f"Image {uuid} was loaded and is gone again: does something remove images?")
-        self._note_use(uuid)
+        self.note_use(uuid)
         return found
+
+    def note_use(self, uuid: str) -> None:
+        """Keep sweeps from removing the image, which the runtime has or is about to have, in the next minutes."""
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self._folder / uuid).touch()
 
     def give(self, uuid: str, shown_name: str) -> None:
         """Upload the runtime's image ``zun-glance:UUID`` as the data of Glance's image, with ``shown_name`` inside."""
-        self._note_use(uuid)  # or a sweep would remove it before it is saved
+        self.note_use(uuid)  # the upload may have waited
         with _told(f"Image {uuid} could not be given to Glance"), self._space() as file:
             for piece in self._runtime.save_image(local_name(uuid)):
                 file.write(piece)
@@ -159,7 +165,7 @@ class GlanceImages:
             progress("Loading the image into Docker")
             self._runtime.load_image(Renamed(file, local_name(uuid)))
         LOG.info("Image %s is here", uuid)
-        self._note_use(uuid)
+        self.note_use(uuid)
         self.sweep()
 
     @contextlib.contextmanager
@@ -185,22 +191,14 @@ class GlanceImages:
             used = 0.0
         return Kept(uuid, image.size, used)
 
-    def _note_use(self, uuid: str) -> None:
-        with contextlib.suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self._folder / uuid).touch()
-
     def _forget(self) -> None:
-        """Remove the times of images that are gone."""
-        if not self._folder.is_dir():
-            return
-        # Listed before the images, since an image that arrives meanwhile has its time after it.
-        noted = [file for file in self._folder.iterdir() if uuidutils.is_uuid_like(file.name)]
-        here = {each.tags[0] for each in self._runtime.images_of(OF_SERVICE)}
-        for file in noted:
-            if file.name not in here:
-                with contextlib.suppress(OSError):
-                    file.unlink(missing_ok=True)
+        """Remove the old times of images that are not here. An image with a fresh time may be about to come."""
+        here, now = {each.tags[0] for each in self._runtime.images_of(OF_SERVICE)}, time.time()
+        with contextlib.suppress(OSError):
+            for file in self._folder.iterdir():
+                gone = uuidutils.is_uuid_like(file.name) and file.name not in here
+                if gone and now - file.stat().st_mtime >= FRESH_SECONDS:
+                    file.unlink()
 
 
 def _progress(done: int, size: int | None) -> str:

@@ -205,6 +205,8 @@ class Lifecycle:
                 if current is None:
                     raise exceptions.Conflict(TOO_LATE)
                 states.check_action("commit", current)
+                if uploads:
+                    self._glance.note_use(image.uuid)
                 facts = self._driver.commit(current, image.local_name)
             except exceptions.ZunError as exc:
                 step.failed(exc)

@@ -258,8 +258,10 @@ def test_a_commit_that_glance_refuses(cloud, context, server, failure, reason):
     wait_for(lambda: gone(uuid))
     assert uuid not in server.images and f"zun-glance:{uuid}" not in names(cloud)
     assert cloud.settled(source).status == "Running"
+    used, past = pathlib.Path(cloud.conf.glance.images_directory, uuid), time.time() - FRESH_SECONDS - 1
+    os.utime(used, (past, past))
     cloud.agents["one"]._sweep_images()
-    assert not pathlib.Path(cloud.conf.glance.images_directory, uuid).exists()
+    assert not used.exists()
 
 
 def test_an_upload_does_not_hold_the_container(cloud, context, server):
@@ -277,14 +279,30 @@ def test_an_upload_does_not_hold_the_container(cloud, context, server):
     assert server.images[uuid]["status"] == "active"
 
 
+def test_a_sweep_between_commit_and_upload(cloud, context, server, monkeypatch):
+    """The image stays, although the limit is 0."""
+    driver, source = cloud.drivers["one"], run(cloud, context, server.add())
+    made = driver.commit
+
+    def and_sweep(*args):
+        facts = made(*args)
+        cloud.agents["one"]._sweep_images()
+        return facts
+
+    monkeypatch.setattr(driver, "commit", and_sweep)
+    uuid = commit(cloud, context, server, source)
+    wait_for(lambda: gone(uuid))
+    assert server.images[uuid]["status"] == "active" and f"zun-glance:{uuid}" in names(cloud)
+
+
 def left(cloud, server, whole):
     """Leave what kill -9 leaves during an upload, or after a ``whole`` one; gives the uuid of the image."""
     uuid = server.add() if whole else server.add(status="queued")
     row = {"uuid": uuid, "project_id": "demo", "host": "one", "repo": "team/web", "tag": "2"}
     db_images.insert_committed(row, keeper="zun-glance")
-    cloud.drivers["one"].images[f"zun-glance:{uuid}"] = ImageFacts("sha256:left", size=1)
     (folder := pathlib.Path(cloud.conf.glance.images_directory)).mkdir(exist_ok=True)
     (folder / uuid).touch()
+    cloud.drivers["one"].images[f"zun-glance:{uuid}"] = ImageFacts("sha256:left", size=1)
     return uuid
 
 
