@@ -39,7 +39,7 @@ class StrandedWeigher(HostWeigher):
         codes = table.measured("machine", self._code).astype(np.intp)
         cells = cells_of(table.cell_cpus, table.cell_memory, list(self._machines), codes, apart=not alone)
         demand = (table.demand if spec.demand is None else spec.demand)(request)
-        devices = _devices(table, request, demand) if table.with_devices or request.devices else None
+        devices = _devices(table, request, demand)
         weights: Floats = 1 / (1 + losses(cells, request, demand, devices) / SCALE)  # without room: infinite loss
         return weights
 

@@ -212,6 +212,15 @@ def test_hosts_with_devices_weigh_as_the_oracle(random, requests):
     assert [WEIGHER.weigh(each, wanted) for each in hosts] == pytest.approx(found, abs=1e-7)
 
 
+def test_a_host_without_devices_weighs_alone_as_in_the_table():
+    """Also for a request without devices, where others of the cloud have some."""
+    busy = full("z", gpus(1), PlacementRequest(1, 64), topology=with_gpus(4))
+    plain = full("a", PlacementRequest(1, 64), topology=replace(with_gpus(4), devices=()))
+    table = Columns([plain, busy])
+    wanted = RequestSpec("u", PlacementRequest(1, 64, cpu_policy="dedicated"), demand=table.demand)
+    assert WEIGHER.weigh(plain, wanted) == WEIGHER.weigh_all(table, wanted).tolist()[0]
+
+
 def test_a_changed_machine_is_noticed():
     state = host("a", machine(cores=1))
     table = Columns([state])
