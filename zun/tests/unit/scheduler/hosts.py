@@ -81,6 +81,7 @@ OFFERS = (
     device("05:00.2", None, type=DeviceType.VF, vendor_id="8086", resource_class="CUSTOM_NIC"),
 )
 GPU, NIC = DeviceMatch(vendor_id="10de"), DeviceMatch(resource_class="CUSTOM_NIC")
+CARD = DeviceMatch(product_id="20b0", type=DeviceType.PCI)
 
 
 def wanting(name="gpu", count=1, *matches, **fields):
@@ -96,14 +97,14 @@ def offered_devices():
 
 @st.composite
 def device_requests(draw):
-    """The members of a PlacementRequest about devices; mostly none."""
+    """The members of a PlacementRequest about devices; mostly none. The name of a request says what it matches."""
     if draw(st.integers(0, 3)):
         return {}
+    aliases = {"gpu": (GPU,), "nic": (NIC,), "any": (GPU, NIC), "card": (CARD,)}
     one = st.builds(
-        DeviceRequest,
-        st.just("some"),
+        lambda name, count, *more: DeviceRequest(name, count, aliases[name], *more),
+        st.sampled_from([*aliases]),
         st.integers(1, 2),
-        st.sampled_from(((GPU,), (NIC,), (GPU, NIC), (DeviceMatch(product_id="20b0", type=DeviceType.PCI),))),
         st.sampled_from(((), (), ("CUSTOM_A",))),
         st.sampled_from(DevicePolicy),
     )
