@@ -152,10 +152,12 @@ class Edge:
 
 def _negotiate(environ: dict[str, Any], added: list[tuple[str, str]]) -> microversion.Version:
     """The version of the request; ``added`` grows by the headers that name it, out of range or not."""
+    header = environ.get("HTTP_OPENSTACK_API_VERSION")
+    name = microversion.service(header)
     try:
-        version = microversion.negotiate(environ.get("HTTP_OPENSTACK_API_VERSION"))
+        version = microversion.negotiate(header)
     except microversion.UnsupportedVersion as exc:
-        added += microversion.response_headers(exc.version)
+        added += microversion.response_headers(exc.version, name)
         raise
-    added += microversion.response_headers(version)
+    added += microversion.response_headers(version, name)
     return version

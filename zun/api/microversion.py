@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The microversion of the API that one request speaks.
 
-A request names it in ``OpenStack-API-Version: container X.Y``; without that header it speaks 1.1. A route declares its
+A request names it in ``OpenStack-API-Version: container X.Y``; without that header it speaks 1.1. A request may say
+``application-container`` instead: the official service type, of which ``container`` is an alias. A route declares its
 window of versions, and a request's field the version that introduced it.
 """
 
@@ -13,6 +14,7 @@ from zun.api import errors
 from zun.common import exceptions
 
 SERVICE = "container"
+SERVICES = (SERVICE, "application-container")  # the usual alias, and OpenStack's official service type
 HEADER = "OpenStack-API-Version"
 RANGE_HEADERS = ("OpenStack-API-Minimum-Version", "OpenStack-API-Maximum-Version")
 _FORM = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
@@ -76,9 +78,10 @@ def negotiate(header: str | None) -> Version:
     words = header.split()
     if len(words) == 2 and words[1].lower() == "latest":
         return MAX
-    if len(words) != 2 or words[0] != SERVICE:
+    if len(words) != 2 or words[0] not in SERVICES:
         raise errors.VersionNotAcceptable(
-            f"Invalid service type for {HEADER} header '{header}': send '{SERVICE} X.Y', for example '{SERVICE} {MAX}'."
+            f"Invalid service type for {HEADER} header '{header}': send '{SERVICE} X.Y' or '{SERVICES[1]} X.Y', for "
+            f"example '{SERVICE} {MAX}'."
         )
     found = _FORM.fullmatch(words[1])
     if found is None:
@@ -101,13 +104,19 @@ def negotiate(header: str | None) -> Version:
     return version
 
 
-def response_headers(version: Version) -> list[tuple[str, str]]:
-    """Return the headers of every response to a request with a readable version."""
+def service(header: str | None) -> str:
+    """Return the name by which a request with this header calls the service: the response uses the same name."""
+    word = (header or SERVICE).split(maxsplit=1)[0:1]
+    return word[0] if word and word[0] in SERVICES else SERVICE
+
+
+def response_headers(version: Version, name: str = SERVICE) -> list[tuple[str, str]]:
+    """Return the headers of every response to a request with a readable version. ``name`` is the service's."""
     lowest, highest = RANGE_HEADERS
     return [
-        (HEADER, f"{SERVICE} {version}"),
-        (lowest, f"{SERVICE} {MIN}"),
-        (highest, f"{SERVICE} {MAX}"),
+        (HEADER, f"{name} {version}"),
+        (lowest, f"{name} {MIN}"),
+        (highest, f"{name} {MAX}"),
         ("vary", HEADER),
     ]
 

@@ -195,5 +195,5 @@ def _version_header(version: Version) -> JsonSchema:
         "in": "header",
         "description": f"Without it the request speaks {microversion.MIN}.",
         "required": version != microversion.MIN,
-        "schema": {"type": "string", "enum": [f"{microversion.SERVICE} {version}"]},
+        "schema": {"type": "string", "enum": [f"{name} {version}" for name in microversion.SERVICES]},
     }

@@ -39,6 +39,27 @@ def test_headers_that_are_understood(api, path, header, resolved):
 
 
 @pytest.mark.parametrize(
+    ("version", "resolved"), [("1.1", "1.1"), ("1.12", "1.12"), ("1.40", "1.40"), ("latest", "1.46")]
+)
+@pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing"])
+def test_the_official_type_is_understood_and_answered(api, path, version, resolved):
+    reply = api.at(None).get(path, headers={"OpenStack-API-Version": f"application-container {version}"})
+    assert reply.status in (200, 404)
+    assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
+        "openstack-api-version": f"application-container {resolved}",
+        "openstack-api-minimum-version": "application-container 1.1",
+        "openstack-api-maximum-version": "application-container 1.46",
+        "vary": "OpenStack-API-Version",
+    }
+
+
+def test_a_version_out_of_range_is_answered_by_name(api):
+    reply = api.at(None).get("/v1/containers", headers={"OpenStack-API-Version": "application-container 1.47"})
+    assert (reply.status, reply.headers["openstack-api-version"]) == (406, "application-container 1.47")
+    assert reply.headers.keys() >= VERSION_HEADERS
+
+
+@pytest.mark.parametrize(
     "header",
     [
         "",
@@ -48,6 +69,10 @@ def test_headers_that_are_understood(api, path, header, resolved):
         "container 1.40 x",
         "compute 1.1",
         "Container 1.1",
+        "Application-Container 1.1",
+        "application_container 1.1",
+        "application-container",
+        "application-container 1",
         "container 1",
         "container a.b",
         "container 1.5.6",
@@ -74,7 +99,7 @@ def test_versions_out_of_range(api, version):
     assert reply.headers.keys() >= VERSION_HEADERS
 
 
-@pytest.mark.parametrize("header", ["nonsense", "container 7.7", "container latest"])
+@pytest.mark.parametrize("header", ["nonsense", "container 7.7", "container latest", "application-container 1.40"])
 def test_the_root_has_no_version(application, header):
     reply = Client(application).get("/", headers={"OpenStack-API-Version": header})
     assert reply.status == 200
