@@ -45,11 +45,11 @@ def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
 def hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return all given hints if one of them needs a version that python-zunclient does not know, else no hints.
 
-    Such a hint names a group, a container, or the traits or devices that an image needs.
+    Such a hint names a group, a container, or what an image needs. Older versions ignore it.
     """
     given = all_hints(parsed_args)
-    newer = given.keys() & {"group", "same_host", "different_host", *_IMAGE_DEVICES}
-    return given if newer or any(name.startswith(_IMAGE_TRAIT) for name in given) else {}
+    newer = given.keys() & {"group", "same_host", "different_host"}
+    return given if newer or any(name.startswith(_IMAGE) for name in given) else {}
 
 
 def fields(parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -125,6 +125,7 @@ def _device(text: str) -> dict[str, Any]:
 
 
 _CLASS = "class:"  # prefix of a resource class in place of an alias
+_IMAGE = "image:"  # prefix of a hint about what the image needs
 _IMAGE_TRAIT = "image:trait:"  # prefix of a hint that names a trait of the image
 
 #: Hints about the devices that an image needs.

@@ -48,7 +48,8 @@ def fields(
     """
     context = call.context
     creation.check_gates(given, call.version)
-    _check_hint_versions(given.get("hints") or {}, call.version)
+    if given.get("hints"):
+        given = {**given, "hints": _known_hints(given["hints"], call.version)}
     _check_policies(call.access, given)
     driver = given.get("image_driver") or settings.default_image_driver
     found = images.of_service(service, context, driver, given["image"]) if "image" in given else None
@@ -151,16 +152,24 @@ def host_of_volumes(context: RequestContext, fields: Mapping[str, Any]) -> dict[
 _NEIGHBOURS = (hints.SAME_HOST, hints.DIFFERENT_HOST)
 
 
-def _check_hint_versions(asked: Mapping[str, Any], version: Version) -> None:
-    """Raise InvalidParamInVersion for a hint that is newer than the request's version."""
-    for name in (hints.GROUP, *_NEIGHBOURS):
-        if asked.get(name) is not None:
-            microversion.require_for(f"hints.{name}", version, microversion.GROUPS)
+def _known_hints(asked: Mapping[str, Any], version: Version) -> dict[str, Any]:
+    """Return the hints that mean something at the request's version.
+
+    In Zun's own versions these names are hints of other services, which orchestration sends along. Above, raise
+    InvalidParamInVersion for a hint that is newer than the version.
+    """
+    if version < microversion.GROUPS:
+        return {name: value for name, value in asked.items() if not _is_later_hint(name)}
     for name in asked:
         if name.startswith(hints.IMAGE_TRAIT):
             microversion.require_for(f"hints.{name[:64]}", version, microversion.TRAITS)
         if devices.is_hint(name):
             microversion.require_for(f"hints.{name}", version, microversion.DEVICE_REQUESTS)
+    return dict(asked)
+
+
+def _is_later_hint(name: str) -> bool:
+    return name in (hints.GROUP, *_NEIGHBOURS) or name.startswith(hints.IMAGE)
 
 
 def _resolved_hints(context: RequestContext, asked: Mapping[str, Any]) -> dict[str, Any]:

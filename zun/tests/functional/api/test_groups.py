@@ -266,12 +266,30 @@ def test_an_administrator_has_neighbours_in_any_project(admin_api, placed):
     assert admin_api.at("1.42").post("/v1/containers", body).status == 202
 
 
-@pytest.mark.parametrize("name", ["group", "same_host", "different_host"])
-def test_hints_from_their_microversion(users, web, placed, name):
-    value = web if name == "group" else placed().uuid
-    body = {"image": "demo", "hints": {name: value}}
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group": "web"},
+        {"group": "nobody"},
+        {"same_host": "no uuid"},
+        {"different_host": ["4ad32a94-1d42-4ee9-bd5f-3f0d0ac3ee0a"]},
+        {"group": {"deep": [1]}, "same_host": 5},
+        {"image:trait:NAME": "required"},
+        {"image:hw_pci_numa_affinity_policy": "nonsense"},
+        {"image:pci_passthrough:alias": "gpu"},
+        {"image:architecture": "s390x"},
+    ],
+    ids=str,
+)
+def test_hints_are_ignored_below_their_version(users, web, given):
     for older in ("1.1", "1.40", "1.41"):
-        reply = users.at(older).post("/v1/containers", body)
-        assert reply.refusal == (400, "invalid-param-in-version")
-        assert f"hints.{name}" in reply.error["detail"] and "1.42" in reply.error["detail"]
-    assert users.at("1.1").post("/v1/containers", {"image": "demo", "hints": {name: None, "x": 1}}).status == 202
+        reply = users.at(older).post("/v1/containers", {"image": "demo", "hints": {**given, "label:rack": "3"}})
+        assert reply.status == 202
+        row = containers.get(reply.json["uuid"])
+        assert (row["request"]["hints"], row["group_uuid"]) == ({"label:rack": "3"}, None)
+
+
+@pytest.mark.parametrize("hint", ["image:trait:HW_CPU_X86_AVX2", "image:pci_passthrough:alias"])
+def test_later_hints_are_refused_by_our_versions(users, hint):
+    reply = users.at("1.42").post("/v1/containers", {"image": "demo", "hints": {hint: "required"}})
+    assert reply.refusal == (400, "invalid-param-in-version") and hint in reply.error["detail"]

@@ -93,6 +93,7 @@ def test_placement_fields_travel_at_their_microversion(command, path):
         (["--hint", "group=web"], {"group": "web"}),
         (["--hint", "same_host=x", "--hint", "same_host=y"], {"same_host": ["x", "y"]}),
         (["--hint", "different_host=x"], {"different_host": "x"}),
+        (["--hint", "image:os_type=linux"], {"image:os_type": "linux"}),
     ],
 )
 def test_hints_that_name_something_travel_at_their_microversion(argv, hints):
