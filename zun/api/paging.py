@@ -8,7 +8,10 @@ from typing import Any, Self
 
 import orjson
 
+from zun.api import microversion
+from zun.api.microversion import Version
 from zun.api.parsing import MAX_DIGITS, whole_number
+from zun.api.request import Call
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions
 from zun.db.paging import Place
@@ -46,10 +49,13 @@ def boolean(name: str, value: str | None) -> bool:
     return text in _TRUE
 
 
-def check_names(query: Mapping[str, str], known: Set[str]) -> None:
-    """Raise InvalidValue for a parameter that is not in ``known``."""
+def check_names(query: Mapping[str, str], known: Set[str], version: Version) -> None:
+    """Raise InvalidValue for a parameter that is not in ``known``. Up to 1.40, Zun's own versions, it is ignored.
+
+    Clients of those versions send parameters of their own.
+    """
     unknown = query.keys() - known
-    if unknown:
+    if unknown and version >= microversion.STRICT_LISTS:
         raise exceptions.InvalidValue(
             f"{_short(min(unknown))}: no such parameter; possible are {', '.join(sorted(known))}."
         )
@@ -71,12 +77,13 @@ class Page:
         return {"limit": self.limit, "marker": self.marker, "sort_key": self.sort_key, "sort_dir": self.sort_dir}
 
     @classmethod
-    def read(cls, query: Mapping[str, str], known: Schema, *, default_key: str, max_limit: int) -> Self:
-        """Return the page that ``query`` asks for. Raises InvalidValue, also for a parameter that is not in ``known``.
+    def read(cls, call: Call, known: Schema, *, default_key: str, max_limit: int) -> Self:
+        """Return the page that the query of ``call`` asks for. Raises InvalidValue, also as ``check_names`` does.
 
         The database's query checks whether ``sort_key`` is a column.
         """
-        check_names(query, known.names)
+        query = call.query
+        check_names(query, known.names, call.version)
         limit = whole_number(query["limit"]) if "limit" in query else max_limit
         if not limit:
             raise exceptions.InvalidValue(

@@ -26,7 +26,7 @@ class AvailabilityZones:
 
     def index(self, call: Call) -> Answer:
         """List the zones. The markers of this list are zone names, because a zone has no uuid."""
-        page = paging.Page.read(call.query, paging.LISTED, default_key=_KEY, max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, paging.LISTED, default_key=_KEY, max_limit=self._settings.max_limit)
         call.access.require("availability_zones:get_all")
         if page.sort_key != _KEY:
             raise exceptions.InvalidParameterValue(err=f"sort_key: '{page.sort_key[:64]}' is not {_KEY}.")

@@ -44,7 +44,7 @@ class Capsules:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("capsule:get_all")
         # Who may not see the others is not told so, as in the reference.
         everywhere = all_projects.wanted(call) and call.access.allows("capsule:get_all_all_projects")

@@ -75,7 +75,7 @@ class Containers:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        page = paging.Page.read(query, _LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, _LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("container:get_all")
         everywhere = all_projects.permitted(call, "container:get_all_all_projects")
         if "host" in query or query.get("sort_key") == "host":  # in their order one sees which are together

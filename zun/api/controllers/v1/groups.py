@@ -31,7 +31,7 @@ class Groups:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("group:get_all")
         everywhere = all_projects.permitted(call, "group:get_all_all_projects")
         rows = db.page(call.context, all_projects=everywhere, **page.place)

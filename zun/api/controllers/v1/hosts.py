@@ -51,7 +51,7 @@ class Hosts:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, paging.LISTED, default_key="hostname", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, paging.LISTED, default_key="hostname", max_limit=self._settings.max_limit)
         call.access.require("host:get_all")
         rows = db.page(**page.place)
         usage = db.usage([row["hostname"] for row in rows])

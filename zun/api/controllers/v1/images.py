@@ -43,7 +43,7 @@ class Images:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, paging.LISTED, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, paging.LISTED, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("image:get_all")
         rows = db.page(call.context, **page.place)
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})

@@ -39,7 +39,7 @@ class Networks:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("network:get_all")
         everywhere = all_projects.permitted(call, "network:get_all_all_projects")
         rows = db.page(call.context, all_projects=everywhere, **page.place)

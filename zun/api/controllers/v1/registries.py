@@ -43,7 +43,7 @@ class Registries:
 
     def index(self, call: Call) -> Answer:
         query = call.query
-        page = paging.Page.read(query, _LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, _LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("registry:get_all")
         everywhere = all_projects.permitted(call, "registry:get_all_all_projects")
         given = {name: query[name] for name in sorted(db.FILTERS) if name in query}

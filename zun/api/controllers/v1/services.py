@@ -42,7 +42,7 @@ class Services:
 
         Every zun-compute comes first: clients take the first service for a host.
         """
-        paging.check_names(call.query, paging.LISTED.names)
+        paging.check_names(call.query, paging.LISTED.names, call.version)
         call.access.require("zun-service:get_all")
         now, aggregates = timeutils.utcnow(), db_aggregates.all_aggregates()
         default = self._settings.default_availability_zone

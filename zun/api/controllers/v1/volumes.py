@@ -34,7 +34,7 @@ class Volumes:
         )
 
     def index(self, call: Call) -> Answer:
-        page = paging.Page.read(call.query, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
+        page = paging.Page.read(call, all_projects.OF_LIST, default_key="id", max_limit=self._settings.max_limit)
         call.access.require("volume:get_all")
         everywhere = all_projects.permitted(call, "volume:get_all_all_projects")
         if call.query.get("sort_key") == "host":  # in their order one sees which are together

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters that all lists share: they choose a page, and unknown ones are refused."""
+"""Parameters that all lists share: they choose a page, and unknown ones are refused from 1.41 on."""
 
 import urllib.parse
 
@@ -14,6 +14,7 @@ BY_HAND = ["no JSON", "5", '"x"', "true", "null", "[5]", '{"x": 5}', '{"80/tcp":
 PAGED = (
     "aggregates", "availability_zones", "capsules", "containers", "groups", "hosts", "images", "networks", "registries",
 )
+OLD = ("availability_zones", "capsules", "containers", "hosts", "images", "registries", "services")
 OF_ALL_PROJECTS = ("capsules", "containers", "groups", "networks", "registries")
 FOR_ADMINISTRATORS = ("aggregates", "hosts", "services")
 
@@ -50,6 +51,22 @@ def test_a_parameter_that_a_list_does_not_know(admin, noun):
     assert reply.refusal == (400, "invalid-value")
     assert reply.error["detail"].startswith("colour: no such parameter; possible are ")
     assert "limit" in reply.error["detail"]
+
+
+@pytest.mark.parametrize("noun", OLD)
+@pytest.mark.parametrize("query", ["colour=red", "all_projects=True&colour=", "is_public=None&limit=5", "Limit=x"])
+def test_unknown_parameters_are_ignored_up_to_1_40(admin, noun, query):
+    for version in ("1.4", "1.40"):
+        reply = admin.at(version).get(f"/v1/{noun}?{query}")
+        assert reply.status == 200
+        assert reply.json == admin.at(version).get(f"/v1/{noun}?{'limit=5' if 'limit=5' in query else ''}").json
+    assert admin.at("1.41").get(f"/v1/{noun}?{query}").refusal == (400, "invalid-value")
+
+
+@pytest.mark.parametrize("noun", OLD)
+def test_a_bad_page_is_refused_beside_unknown_ones(admin, noun):
+    if noun != "services":  # that list has no pages
+        assert admin.at("1.40").get(f"/v1/{noun}?colour=red&limit=x").refusal == (400, "invalid-value")
 
 
 @pytest.mark.parametrize("noun", sorted({*PAGED, "services"} - {*OF_ALL_PROJECTS}))
