@@ -21,6 +21,7 @@ from zun.common import exceptions
 PIECE = 1 << 18  # bytes of an archive that are sent on together
 _LONGEST = 4096  # characters of a name or a path
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_CODE = re.compile("[0-9a-fA-F]{4}")
 _SPACE = " \t\r\n"
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -163,7 +164,7 @@ class Body:
     def _code(self) -> int:
         """The number in four hexadecimal digits, -1 for something else."""
         digits = "".join(self._character() for _ in range(4))
-        return int(digits, 16) if re.fullmatch("[0-9a-fA-F]{4}", digits) else -1
+        return int(digits, 16) if _CODE.fullmatch(digits) else -1
 
     def _peek(self) -> str:
         while True:

@@ -5,7 +5,6 @@ Query parameters and members of the JSON body are equivalent; ``Call.arguments``
 names and values.
 """
 
-import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ _AMBIGUOUS = "zun.ambiguous_headers"  # key of environ
 
 # pecan's ancestor guessed content types from these, so such a last segment never was a name: the reference
 # answers 404. Host names have dots by nature and are spared.
-_SUFFIX = re.compile(r".+\.[^.]+")
 _DOTTED_NOUNS = frozenset({"hosts", "aggregates", "groups"})
 
 # Canonical paths of the version documents and of the API's description. Anybody may read them, without a token.
@@ -98,9 +96,14 @@ def canonical_path(raw: str) -> tuple[str, ...]:
         segments.insert(0, "v1")
     if len(segments) > 1 and not segments[1]:
         raise errors.PathNotFound()  # doubled slashes are fine behind the collection's name, not before it
-    if len(segments) > 1 and segments[1] not in _DOTTED_NOUNS and _SUFFIX.fullmatch(segments[-1]):
+    if len(segments) > 1 and segments[1] not in _DOTTED_NOUNS and _has_suffix(segments[-1]):
         raise errors.PathNotFound("A path cannot end in a name with a dot; give the uuid instead.")
     return tuple(segment for segment in segments if segment)
+
+
+def _has_suffix(name: str) -> bool:
+    stem, _, suffix = name.rpartition(".")
+    return bool(stem and suffix)
 
 
 def base_url(environ: Environ) -> str:

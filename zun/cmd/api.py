@@ -91,7 +91,7 @@ MOST_CONNECTIONS = 500  # below the 1024 descriptors that a process usually has
 REFUSALS_SECONDS = 60.0  # between two lines of the log about refused connections
 AHEAD_BYTES = 1 << 26
 """Most bytes of requests that have not arrived completely. Connections with less than a piece do not count."""
-_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(;[^\r\n]*)?\r\n")
 
 
 class _Chunks(server.ChunkedRFile):  # type: ignore[misc]

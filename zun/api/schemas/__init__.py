@@ -7,7 +7,7 @@ numbers and booleans in several spellings (``"512"``, ``"True"``); handlers see 
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -17,10 +17,40 @@ import jsonschema
 from zun.api.microversion import Version
 from zun.common import exceptions
 
-# Among so many the one to tell is looked for. A list in a body has room for hundreds of thousands.
+# Among so many the one to tell is looked for. A list in a body has room for thousands.
 _MOST_ERRORS = 1000
+_LONG = {"maxLength": "characters", "maxItems": "items", "maxProperties": "members"}
 # What these refuse is told in the words of the schema's description, which can be read after "is not".
 _FORMS = ("type", "pattern", "minLength", "anyOf", "enum")
+
+
+def _long(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether ``value`` has more characters, items or members than ``schema`` allows."""
+    for kind, most in ((str, "maxLength"), (list, "maxItems"), (dict, "maxProperties")):
+        if isinstance(value, kind):
+            return most in schema and len(value) > schema[most]
+    return False
+
+
+def _after_length(check: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``check``, a keyword of jsonschema, for values that are not too long. The length alone refuses others."""
+
+    def checked(validator: Any, wanted: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+        if not _long(value, schema):
+            yield from check(validator, wanted, value, schema) or ()
+
+    return checked
+
+
+# jsonschema looks at every keyword, whatever the others say. These cost time for each character, item or member.
+_COSTLY = (
+    *("pattern", "allOf", "anyOf", "oneOf", "items"),
+    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
+)
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    {name: _after_length(jsonschema.Draft202012Validator.VALIDATORS[name]) for name in _COSTLY},
+)
 
 
 def _same(value: Any) -> Any:
@@ -55,13 +85,13 @@ class Schema:
         patterns: Mapping[str, Field] = MappingProxyType({}),
     ) -> None:
         self._fields = dict(fields)
-        self._patterns = dict(patterns)
+        self._patterns = {re.compile(pattern): field for pattern, field in patterns.items()}
         self._required = required
         self._others = others
         self._since = since
         self._later = since.keys() - fields.keys() - patterns.keys()
         by_pattern = {pattern: field.schema for pattern, field in patterns.items()}
-        self._validator = jsonschema.Draft202012Validator(
+        self._validator = _Validator(
             {
                 "type": "object",
                 "properties": {name: field.schema for name, field in fields.items()},
@@ -88,7 +118,7 @@ class Schema:
         return found
 
     def _field(self, name: str) -> Field | None:
-        fitting = (field for pattern, field in self._patterns.items() if re.search(pattern, name))
+        fitting = (field for pattern, field in self._patterns.items() if pattern.search(name))
         return self._fields.get(name) or next(fitting, None)
 
     @property
@@ -106,9 +136,9 @@ class Schema:
             if name in self._since:
                 properties[name]["x-openstack"] = {"min-ver": str(since)}
         patterns = {
-            _portable_pattern(pattern): _portable(field.schema)
+            _portable_pattern(pattern.pattern): _portable(field.schema)
             for pattern, field in self._patterns.items()
-            if self._since.get(pattern, version) <= version
+            if self._since.get(pattern.pattern, version) <= version
         }
         return {
             "type": "object",
@@ -137,11 +167,11 @@ def _told(error: jsonschema.ValidationError) -> str:
     if error.validator == "enum":
         return f"{given!r} is not one of {', '.join(each for each in schema['enum'] if isinstance(each, str))}"
     if error.validator == "additionalProperties" and "patternProperties" in schema:  # its own text is the expressions
-        patterns, known = schema["patternProperties"], schema["properties"]
-        other = next(name for name in given if name not in known and not any(re.search(p, name) for p in patterns))
+        patterns, known = list(map(re.compile, schema["patternProperties"])), schema["properties"]
+        other = next(name for name in given if name not in known and not any(each.search(name) for each in patterns))
         return f"Additional properties are not allowed ({other!r} was unexpected)"
-    if error.validator in ("maxLength", "maxItems"):
-        things = "characters" if error.validator == "maxLength" else "items"
+    if error.validator in _LONG:
+        things = _LONG[error.validator]
         return f"it is too long: it has {len(given)} {things} and may have {error.validator_value}"
     return str(error.message)
 

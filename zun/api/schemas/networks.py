@@ -8,7 +8,14 @@ from zun.api.schemas import Field, Schema, scalars
 from zun.common import subnets
 
 _IN_A_ROW = "a name with two letters, digits, '.', '_' or '-' in a row, the first of them a letter or a digit"
-_LABEL = Field({**scalars.IMAGE.schema, "type": ["string", "null"], "description": _IN_A_ROW})
+_LABEL = Field(
+    {
+        **scalars.IMAGE.schema,
+        "type": ["string", "null"],
+        "allOf": [{**each, "description": _IN_A_ROW} for each in scalars.IMAGE.schema["allOf"]],
+        "description": _IN_A_ROW,
+    }
+)
 
 
 def _subnets(value: list[dict[str, str]] | None) -> list[dict[str, str]]:

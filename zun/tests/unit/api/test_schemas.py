@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zun.api import creation, microversion
 from zun.api.microversion import v1
-from zun.api.schemas import containers, groups, scalars
+from zun.api.schemas import Field, Schema, capsules, containers, groups, scalars
 from zun.api.settings import Range, Settings
 from zun.common.exceptions import Invalid, SchemaValidationError
 from zun.db import models
@@ -237,3 +237,53 @@ def test_a_number_that_is_wanted_as_a_number(value):
     assert [schema({"count": each})["count"] for each in (5, 7, 6.0)] == [5, 7, 6]
     with pytest.raises(SchemaValidationError, match="count"):
         schema({"count": value})
+
+
+# It would look at this text until the test's own timeout.
+ENDLESS = {"type": "string", "pattern": "^(a+)+b\\Z"}
+TEXT = "a" * 100
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        pytest.param({**ENDLESS, "maxLength": 99}, TEXT, "100 characters and may have 99", id="text"),
+        pytest.param({"type": "array", "items": ENDLESS, "maxItems": 1}, [TEXT] * 2, "2 items and", id="list"),
+        pytest.param(
+            {"type": "object", "maxProperties": 1, "additionalProperties": ENDLESS},
+            {"one": TEXT, "two": TEXT},
+            "2 members and may have 1",
+            id="members",
+        ),
+        pytest.param(
+            {"type": "object", "maxProperties": 1, "propertyNames": ENDLESS},
+            {TEXT: 1, "two": 2},
+            "2 members and may have 1",
+            id="names",
+        ),
+        pytest.param({"anyOf": [ENDLESS, {"type": "null"}], "maxLength": 99}, TEXT, "100 characters", id="any"),
+    ],
+)
+def test_what_is_too_long_is_not_looked_into(schema, value, told):
+    with pytest.raises(SchemaValidationError, match=told):
+        Schema({"field": Field(schema)})({"field": value})
+
+
+@pytest.mark.parametrize("image", ["a" * 14_000 + "\n", "a" * 9_000 + "\n" + "a"])
+def test_the_length_of_an_image_is_told_first(schemas, image):
+    with pytest.raises(SchemaValidationError, match=f"image: it is too long: it has {len(image)} characters"):
+        schemas[v1(40)]({"image": image})
+    template = {"kind": "capsule", "metadata": {}, "spec": {"containers": [{"image": image}]}}
+    with pytest.raises(SchemaValidationError, match="it is too long"):
+        capsules.CREATE({"template": template})
+
+
+@pytest.mark.parametrize("image", ["a.\n", "ab\n", "\u2028ab", ".a", "- -"])
+def test_a_name_that_no_image_has_is_refused(schemas, image):
+    with pytest.raises(SchemaValidationError, match="is not the name of an image"):
+        schemas[v1(40)]({"image": image})
+
+
+@pytest.mark.parametrize("image", ["aa", "b.", "/x-", "\N{GRINNING FACE} a_ b"])
+def test_a_name_with_two_letters_in_a_row_passes(schemas, image):
+    assert schemas[v1(40)]({"image": image}) == {"image": image}
