@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import secrets
 import shlex
 import subprocess
@@ -28,6 +29,8 @@ PROGRAMS = {
     senders.CONDUCTOR: (senders.CONDUCTOR,),
 }
 """User -> the programs that use it. All other users are of hosts."""
+
+_OPTION = re.compile(r"^\s*(\w+)\s*=", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,29 @@ def transport_url(user: str, password: str, broker: str, vhost: str) -> str:
     return f"transport_url = rabbit://{user}:{password}@{broker}/{quoted}"
 
 
+def check_files(folder: pathlib.Path, users: Iterable[str]) -> None:
+    """SystemExit if a file to write has options that ``write`` does not put there: they would be lost."""
+    for path in (folder / f"{program}.conf" for user in users for program in _programs(user)):
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeError) as exc:
+            raise SystemExit(f"{path} cannot be read: {exc}. Nothing was changed.") from exc
+        if others := sorted({*_OPTION.findall(text)} - {"transport_url"}):
+            raise SystemExit(
+                f"{path} also has {', '.join(others)}, and would be overwritten. Nothing was changed. Name another "
+                "folder with --files, or move these options to another file."
+            )
+
+
+def _programs(user: str) -> Sequence[str]:
+    return PROGRAMS.get(user, (COMPUTE_BINARY, PROXY_BINARY))
+
+
 def write(folder: pathlib.Path, user: str, line: str) -> None:
     """Write ``line`` to the file ``PROGRAM.conf`` of each program of ``user``. A file keeps its owner and mode."""
-    for program in PROGRAMS.get(user, (COMPUTE_BINARY, PROXY_BINARY)):
+    for program in _programs(user):
         path = folder / f"{program}.conf"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w") as file:
             file.write(f"[DEFAULT]\n{line}\n")
@@ -192,6 +215,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 steps = [imported(definitions(passwords, options.vhost, options.exchange))]
     except ValueError as exc:
         raise SystemExit(str(exc)) from exc
+    if options.files:
+        check_files(options.files, passwords)
     if options.run:
         run(steps, options.rabbitmqctl)
     else:

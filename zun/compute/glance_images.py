@@ -9,6 +9,7 @@ import contextlib
 import logging
 import pathlib
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -192,12 +193,17 @@ class GlanceImages:
         return Kept(uuid, image.size, used)
 
     def _forget(self) -> None:
-        """Remove the old times of images that are not here. An image with a fresh time may be about to come."""
+        """Remove the old times of images that are not here. An image with a fresh time may be about to come.
+
+        Times are empty files. A file with data is somebody else's: a store of Glance names its images alike.
+        """
         here, now = {each.tags[0] for each in self._runtime.images_of(OF_SERVICE)}, time.time()
         with contextlib.suppress(OSError):
             for file in self._folder.iterdir():
-                gone = uuidutils.is_uuid_like(file.name) and file.name not in here
-                if gone and now - file.stat().st_mtime >= FRESH_SECONDS:
+                if not uuidutils.is_uuid_like(file.name) or file.name in here:
+                    continue
+                found = file.lstat()
+                if stat.S_ISREG(found.st_mode) and not found.st_size and now - found.st_mtime >= FRESH_SECONDS:
                     file.unlink()
 
 

@@ -95,7 +95,8 @@ class RuntimeObjects:
         joins = container.capsule_uuid is not None  # the network is its capsule's
         ports = NetworkPort.list_by_container(context, container.uuid) if in_networks and not joins else []
         plug = None if joins else self._networks.prepare(context, container, ports)
-        mounts = [*self._volumes.prepare(container), *page_mounts(plan)]
+        had_volumes = instead and container.container_id is not None
+        mounts = [*self._volumes.prepare(container, again=had_volumes), *page_mounts(plan)]
         with self._pool.entering(container, plan) as cpus, self._answering(container):
             container.container_id = self._driver.create(
                 container,

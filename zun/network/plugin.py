@@ -13,6 +13,7 @@ import logging
 import os
 import pathlib
 import socketserver
+import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -264,7 +265,10 @@ class Server:
         """Listen. Raises Misconfigured if the socket cannot be made."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.unlink(missing_ok=True)  # of a killed run
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISSOCK(self._path.lstat().st_mode):
+                    raise FileExistsError("something that is no socket is there. Name another path, or remove it")
+                self._path.unlink()  # of a killed run
             before = os.umask(0o177)
             try:
                 self._listener = _Listener(self._path, self._wires)

@@ -51,7 +51,7 @@ _WAITING = ("creating", "downloading", "detaching")
 class FileSystems(Protocol):
     """The functions of ``zun.volume.filesystems``."""
 
-    def content(self, device: str) -> filesystems.Content | None: ...
+    def content(self, device: str, *, begun: bool = False) -> filesystems.Content | None: ...
     def make(self, device: str) -> None: ...
     def mount(self, device: str, target: Path, kind: str, *, read_only: bool) -> None: ...
     def mounted(self, target: Path) -> bool: ...
@@ -95,7 +95,7 @@ class CinderDriver:
 
     # The interface of a volume driver.
 
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         volume = mount.source or ""
         with self._one_at_a_time(volume, mount):
             user, connection = self._user(volume, owner), self._connection(volume)
@@ -283,7 +283,7 @@ class CinderDriver:
         target, device = self._target(volume), str(connection["device"]["path"])
         if self._disks.mounted(target) and "folder" in connection:
             return connection
-        content = None if connection.get("making") else self._disks.content(device)
+        content = self._disks.content(device, begun=bool(connection.get("making")))
         if content is None:
             if connection["read_only"]:
                 raise exceptions.VolumeRefused("the volume is empty: mount it once without read_only")
@@ -352,7 +352,11 @@ class CinderDriver:
 
     def _owners(self, volume: str) -> list[str]:
         """Return the containers and capsules that have a record of the volume."""
-        return [path.stem for path in (self._root / volume / "users").glob("*.json")]
+        try:
+            names = os.listdir(self._root / volume / "users")  # a glob would be empty too if the disk fails
+        except FileNotFoundError:
+            return []
+        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def _user(self, volume: str, owner: str) -> dict[str, Any]:
         return _read(self._path(volume, owner))

@@ -15,8 +15,12 @@ from zun.container.driver import RuntimeMount
 class VolumeDriver(Protocol):
     """``owner`` is the uuid of a container or capsule; ``number`` tells its mounts apart. Methods raise VolumeError."""
 
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
-        """Create the storage of the mount, or use the existing one, and return how the runtime mounts it."""
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
+        """Create the storage of the mount, or use the existing one, and return how the runtime mounts it.
+
+        ``again``: a container had the storage before. If the only copy of its data is on this host and missing, the
+        driver raises VolumeError.
+        """
         ...
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:

@@ -19,7 +19,7 @@ class InMemoryVolumeDriver:
         self.failure: exceptions.ZunError | None = None
         self.stuck: exceptions.ZunError | None = None
 
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure

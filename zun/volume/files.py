@@ -6,7 +6,7 @@ from pathlib import Path
 
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
-from zun.volume.places import clear, failed
+from zun.volume.places import clear, failed, there
 
 
 class FileDriver:
@@ -18,12 +18,12 @@ class FileDriver:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         path = self._path(owner, number)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._root.chmod(0o700)
-            if not path.exists():
+            if not there(path):
                 unfinished = path.with_name("content.new")
                 unfinished.unlink(missing_ok=True)  # a leftover of an interrupted attempt may be read-only
                 unfinished.write_bytes(base64.b64decode(mount.source or ""))

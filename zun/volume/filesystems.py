@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """File systems of block devices: what is on one, making one, and mounting it with options that protect the host."""
 
+import io
 import os
+import re
 import stat
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from zun.common import exceptions
+from zun.volume.places import there
 
 COMMAND_SECONDS = 120
 
@@ -20,6 +24,12 @@ _EXT = ("ext4", "ext3", "ext2")
 #: Kinds that are mounted, with the options that a volume's content must not choose: a superblock can ask the kernel to
 #: panic on an error.
 _OPTIONS = {**dict.fromkeys(_EXT, ("errors=remount-ro",)), "xfs": ("nouuid",)}
+#: Bytes at the begin and at the end of a device that must be zeros before a file system is made. Tables of partitions,
+#: superblocks and their first copies, and the first partition lie there.
+EDGE = 4 << 20
+#: The kernel's list of mounts. It writes a space in a path as ``\040``.
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 _READ_ONLY = {"ext4": ("noload",), "ext3": ("noload",), "ext2": (), "xfs": ("norecovery",)}
 
 
@@ -31,36 +41,56 @@ class Content:
     label: str
 
 
-def content(device: str) -> Content | None:
-    """Return what is on the device, or None if it has no signature at all.
+def content(device: str, *, begun: bool = False) -> Content | None:
+    """Return what is on the device, or None if the device is empty.
+
+    A device is empty if blkid and wipefs find no signature and its first and last EDGE bytes are zeros. ``begun``:
+    this service began to make a file system on the empty device. Then only signatures count.
 
     Raises OSError if the device cannot be read, and VolumeError if it has something else than one file system that can
-    be mounted. blkid's status 2 means both an empty device and one that cannot be read.
+    be mounted. blkid alone cannot tell an empty device: its status 2 also means a device that it cannot read and, in
+    release 2.41, several signatures or a wrong checksum. wipefs lists every signature in each release.
     """
-    with open(device, "rb") as file:
-        file.read(4096)
-    found = subprocess.run(
-        ["blkid", "-p", "-o", "export", device], capture_output=True, text=True, timeout=COMMAND_SECONDS
-    )
-    if found.returncode == 2:
-        return None
-    if found.returncode:
-        raise exceptions.VolumeError(f"blkid finds several signatures on the volume, or none for sure "
-                                     f"(status {found.returncode}). Write one file system to the volume")  # fmt: skip
+    blank = _blank(device)
+    found = run("blkid", "-p", "-o", "export", device, allowed=(0, 2, 8))
     values = dict(line.split("=", 1) for line in found.stdout.splitlines() if "=" in line)
-    kind = values.get("TYPE")
-    if kind not in _OPTIONS:
+    if found.returncode == 0 and (kind := values.get("TYPE")) in _OPTIONS:
+        return Content(kind, values.get("LABEL", ""))
+    listed = run("wipefs", "--no-act", "--noheadings", "--output", "TYPE", device).stdout.split()
+    if found.returncode == 2 and not listed:
+        if blank or begun:
+            return None
+        what = "data without a known signature"
+    elif found.returncode == 0:
         what = f"a {kind}" if kind else f"a partition table ({values.get('PTTYPE', 'unknown')})"
-        raise exceptions.VolumeError(
-            f"the volume holds {what}, and only {', '.join(_OPTIONS)} are mounted. Nothing was changed"
-        )
-    return Content(kind, values.get("LABEL", ""))
+    else:
+        what = f"several signatures or a damaged one ({', '.join(dict.fromkeys(listed)) or 'unknown'})"
+    raise exceptions.VolumeError(
+        f"the volume holds {what}. Nothing was changed. Only a file system of {', '.join(_OPTIONS)} is mounted, and "
+        f"one is made only where nothing is: repair the volume, or write zeros to its first and last {EDGE >> 20} MiB"
+    )
+
+
+def _blank(device: str) -> bool:
+    """Return whether the first and the last EDGE bytes of the device are zeros. Raises OSError."""
+    with open(device, "rb", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        return all(_zeros(file, start, EDGE) for start in (0, max(0, size - EDGE)))
+
+
+def _zeros(file: io.FileIO, start: int, length: int) -> bool:
+    file.seek(start)
+    while length and (piece := file.read(min(length, 1 << 20))):
+        if piece.count(0) != len(piece):
+            return False
+        length -= len(piece)
+    return True
 
 
 def make(device: str) -> None:
     """Make an empty file system of this service on the device."""
     # -m 0: no blocks reserved for root. -F: on a whole device, or over an attempt that was interrupted.
-    _run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", LABEL, device)
+    run("mkfs.ext4", "-q", "-F", "-m", "0", "-L", LABEL, device)
 
 
 def options(kind: str, *, read_only: bool, file: bool) -> str:
@@ -78,33 +108,49 @@ def mount(device: str, target: Path, kind: str, *, read_only: bool) -> None:
     file = stat.S_ISREG(os.stat(device).st_mode)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     target.mkdir(mode=0o700, exist_ok=True)
-    _run("mount", "-t", kind, "-o", options(kind, read_only=read_only, file=file), device, str(target))
+    run("mount", "-t", kind, "-o", options(kind, read_only=read_only, file=file), device, str(target))
 
 
 def mounted(target: Path) -> bool:
-    return os.path.ismount(target)
+    """Return whether something is mounted at ``target``, as the kernel's list says. Raises OSError.
+
+    The list answers even where the file system itself does not, as with a disk that is gone.
+    """
+    try:
+        place = os.path.join(os.path.realpath(target.parent, strict=True), target.name)
+    except FileNotFoundError:
+        return False
+    listed = (line.split(b" ")[4] for line in MOUNTS.read_bytes().splitlines())
+    return os.fsencode(place) in {_OCTAL.sub(lambda each: bytes((int(each[1], 8),)), path) for path in listed}
 
 
 def unmount(target: Path) -> None:
     """Unmount ``target``, if something is mounted there, and remove the folder."""
     if mounted(target):
-        _run("umount", str(target))
-    if target.exists():
+        run("umount", str(target))
+    if there(target):
         target.rmdir()  # fails while something is mounted: nothing below is ever removed
 
 
 def add_data(target: Path) -> None:
     """Make the folder DATA of a file system of this service."""
     data = target / DATA
-    if not data.exists():
+    if not there(data):
         data.mkdir()
         data.chmod(0o777)  # for any user of the image; the parent folders are closed to users of the host
 
 
-def _run(*command: str) -> None:
+def run(*command: str, allowed: Collection[int] = (0,)) -> subprocess.CompletedProcess[str]:
+    """Run a command of the host. Raises VolumeError if it is missing or ends with another status than ``allowed``."""
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-    except subprocess.CalledProcessError as exc:
-        raise exceptions.VolumeError(f"{command[0]}: {(exc.stderr or exc.stdout).strip()}") from exc
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS)
+    except FileNotFoundError as exc:
+        raise exceptions.VolumeError(f"the host has no program {command[0]}. Tell its operator to install it") from exc
+    except OSError as exc:
+        raise exceptions.VolumeError(f"{command[0]} cannot be run: {exc.strerror}") from exc
     except subprocess.TimeoutExpired as exc:
         raise exceptions.VolumeError(f"{command[0]} did not end within {COMMAND_SECONDS} s") from exc
+    if done.returncode not in allowed:
+        told = (done.stderr or done.stdout).strip() or f"it ended with status {done.returncode}"
+        raise exceptions.VolumeError(f"{command[0]}: {told}")
+    return done

@@ -9,10 +9,22 @@ from zun.common import exceptions
 from zun.common.mounts import Mount
 
 
+def there(path: Path) -> bool:
+    """Return whether something is at ``path``, also a link that leads nowhere. Raises OSError.
+
+    ``Path.exists`` answers False as well where the disk fails: always since Python 3.14, before for some errors.
+    """
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def clear(place: Path, mount: Mount) -> None:
     """Remove ``place``, the folder of ``mount``, if it exists. Raises VolumeError if a part cannot be removed."""
     try:
-        if place.exists():
+        if there(place):
             shutil.rmtree(place)
     except OSError as exc:
         raise failed(mount, place, str(exc)) from exc

@@ -17,12 +17,12 @@ class _ByTheRuntime:
 
 
 class TmpfsDriver(_ByTheRuntime):
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         return RuntimeMount("tmpfs", "", mount.destination, size_bytes=(mount.size_mib or 0) * MIB)
 
 
 class NamedDriver(_ByTheRuntime):
-    def prepare(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         labels = {LABEL_PROJECT: project_id, "zun.volume": mount.source or ""}
         return RuntimeMount("volume", volume_name(project_id, mount.source or ""), mount.destination, labels=labels)
 

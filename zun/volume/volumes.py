@@ -47,18 +47,17 @@ class Volumes:
         root = Path(conf.state_path, "volumes")
         return cls.of_host(root, CinderDriver.from_conf(conf, host, root / "cinder") if conf.cinder.enabled else None)
 
-    def prepare(self, container: Container) -> list[RuntimeMount]:
+    def prepare(self, container: Container, *, again: bool = False) -> list[RuntimeMount]:
         """Prepare the container's mounts and return how the runtime mounts each. Raises VolumeError.
 
-        The members of a capsule share the mounts of the capsule.
+        The members of a capsule share the mounts of the capsule. ``again``: the container's object was made before.
+        Then missing data is an error, and never replaced by an empty volume.
         """
-        owner = container.capsule_uuid or container.uuid
-        return [
-            self._prepared(owner, container.project_id, number, mount) for number, mount in _numbered(container)
-        ]
+        owner, project = container.capsule_uuid or container.uuid, container.project_id
+        return [self._prepared(owner, project, number, mount, again) for number, mount in _numbered(container)]
 
-    def _prepared(self, owner: str, project_id: str, number: int, mount: Mount) -> RuntimeMount:
-        found = self._driver(mount).prepare(owner, project_id, number, mount)
+    def _prepared(self, owner: str, project_id: str, number: int, mount: Mount, again: bool) -> RuntimeMount:
+        found = self._driver(mount).prepare(owner, project_id, number, mount, again=again)
         return replace(found, read_only=True) if mount.read_only else found
 
     def _driver(self, mount: Mount) -> VolumeDriver:

@@ -166,7 +166,7 @@ class FakeMachine:
         assert info["device_path"] not in self.mounts.values(), "disconnected while it is mounted"
         self.connected.pop(info["device_path"], None)
 
-    def content(self, device):
+    def content(self, device, *, begun=False):
         self._may("content")
         assert device in self.connected
         return self.contents.get(device)

@@ -3,7 +3,10 @@
 
 import concurrent.futures
 import contextlib
+import errno
+import functools
 import glob
+import os
 import stat
 
 import pytest
@@ -217,9 +220,7 @@ def test_capsules_share_their_volumes(api, cinder):
     own = {"type": "cinder", "source": new, "size_mib": 1024, "number": 1, "owned": True}
     assert capsule.mounts[1] == {**own, "destination": "/volumes/new"}
     first, second = Container.list_by_capsule(CONTEXT, capsule.uuid)
-    assert first.mounts == [
-        {"type": "cinder", "source": kept, "number": 0, "read_only": True, "destination": "/old"}
-    ]
+    assert first.mounts == [{"type": "cinder", "source": kept, "number": 0, "read_only": True, "destination": "/old"}]
     assert second.mounts == [{**own, "destination": "/new"}]
     template["spec"]["volumes"][0]["cinder"]["size"] = 1
     assert api.post("/v1/capsules", {"template": template}).status == 400
@@ -402,6 +403,36 @@ def test_each_failure_of_the_machine(host, cinder, step):
     driver.remove(OWNER, 0, mount)
     assert host.empty() and cinder.volumes[volume]["status"] == "available"
     assert bool(host.machine.made) == (step == "mount"), "what cannot be read is not overwritten"
+
+
+def test_what_came_after_an_interrupted_make_stays(host, cinder):
+    volume = cinder.volume()
+    mount, driver = mount_of(volume), host.driver()
+    host.machine.failures = {"make"}
+    with pytest.raises(exceptions.VolumeError):
+        driver.prepare(OWNER, "demo", 0, mount)
+    host.machine.failures = set()
+    host.machine.contents[f"/dev/{volume}"] = Content("ext4", "theirs")
+    assert driver.prepare(OWNER, "demo", 0, mount).source.endswith(volume)
+    assert host.machine.made == {}
+
+
+def test_a_failing_disk_does_not_disconnect_others(host, cinder, monkeypatch):
+    """Who else uses the volume is asked of a folder."""
+    volume = cinder.volume(multiattach=True)
+    mount, driver = mount_of(volume), host.driver()
+    driver.prepare(OWNER, "demo", 0, mount)
+    driver.prepare(OTHER, "demo", 0, mount)
+    with monkeypatch.context() as broken:
+        for name in ("listdir", "scandir"):
+            broken.setattr(os, name, functools.partial(_fail, errno.EIO))
+        with pytest.raises(exceptions.VolumeError, match="Input/output error"):
+            driver.remove(OWNER, 0, mount)
+    assert list(host.machine.mounts.values()) == [f"/dev/{volume}"]
+
+
+def _fail(error, *arguments):
+    raise OSError(error, os.strerror(error))
 
 
 @pytest.mark.parametrize(

@@ -187,9 +187,12 @@ def test_unused_images_are_removed(cloud, context, server):
     past = time.time() - FRESH_SECONDS - 1
     os.utime(folder / old, (past, past))
     driver.images["busybox:latest"] = driver.images[f"zun-glance:{old}"]
+    theirs = folder / server.add()  # of a store of Glance in the same folder
+    theirs.write_bytes(b"data")
+    os.utime(theirs, (past, past))
     cloud.agents["one"]._sweep_images()
     assert names(cloud) == ["busybox:latest", f"zun-glance:{fresh}"]
-    assert [path.name for path in folder.iterdir()] == [fresh]
+    assert {path.name for path in folder.iterdir()} == {fresh, theirs.name}
 
 
 @pytest.mark.parametrize(

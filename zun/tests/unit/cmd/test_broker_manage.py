@@ -85,6 +85,18 @@ def test_a_missing_folder_changes_no_password(rabbitmqctl, tmp_path):
     assert not (tmp_path / "words").exists()
 
 
+@pytest.mark.parametrize("command", [["setup"], ["add-host", "h1"], ["rotate", "h1"]], ids=lambda words: words[0])
+def test_options_of_the_operator_are_not_overwritten(rabbitmqctl, tmp_path, command):
+    text = "[DEFAULT]\ntransport_url = rabbit://\n[api]\nport = 1\n"
+    texts = dict.fromkeys(("zun-scheduler", "zun-wsproxy"), text)
+    for name, text in texts.items():
+        (tmp_path / f"{name}.conf").write_text(text)
+    with pytest.raises(SystemExit, match=r"also has port, and would be overwritten\. Nothing was changed"):
+        manage.main(["--run", "--rabbitmqctl", str(rabbitmqctl), "--files", str(tmp_path), *command])
+    assert {each.stem: each.read_text() for each in tmp_path.glob("*.conf")} == texts
+    assert not (tmp_path / "words").exists()
+
+
 def test_a_removed_host_may_be_gone_in_part(rabbitmqctl, tmp_path, capsys):
     (tmp_path / "fails").write_text("delete_queue\ndelete_user\n")
     manage.main(["--run", "--rabbitmqctl", str(rabbitmqctl), "remove-host", "h1"])

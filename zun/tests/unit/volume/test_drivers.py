@@ -2,6 +2,8 @@
 """The drivers that need nothing of a machine; the local one is tried on a real one, in tests/integration."""
 
 import base64
+import errno
+import os
 import pathlib
 
 import pytest
@@ -12,6 +14,7 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.container.driver import RuntimeMount
 from zun.objects import Container
+from zun.volume import filesystems
 from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
@@ -108,6 +111,60 @@ def test_missing_local_volume_is_never_replaced_by_an_empty_one(tmp_path):
     with pytest.raises(exceptions.VolumeError, match="missing"):
         LocalDriver(tmp_path).restore(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_made_container_gets_no_empty_volume(tmp_path):
+    """The disk of the host may not be mounted."""
+    mount = Mount(Kind.LOCAL, "/d", size_mib=1)
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: .../image is missing, with the data"):
+        LocalDriver(tmp_path).prepare(OWNER, "demo", 0, mount, again=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [Kind.LOCAL, Kind.BIND])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOTCONN])
+def test_a_file_that_cannot_be_looked_at_stays(tmp_path, monkeypatch, kind, error):
+    """Since Python 3.14 Path.exists answers False for every error."""
+    (place := tmp_path / OWNER / "0").mkdir(parents=True)
+    kept = place / ("image" if kind is Kind.LOCAL else "content")
+    kept.write_bytes(b"theirs")
+    ask = pathlib.Path.stat
+
+    def stat(path, **how):
+        if path.name == kept.name:
+            raise OSError(error, os.strerror(error))
+        return ask(path, **how)
+
+    monkeypatch.setattr(pathlib.Path, "stat", stat)
+    monkeypatch.setattr(pathlib.Path, "exists", os.path.exists)
+    driver, mount = (LocalDriver if kind is Kind.LOCAL else FileDriver)(tmp_path), Mount(kind, "/d", "bmV3", 1)
+    with pytest.raises(exceptions.VolumeError, match=f"Mount /d: .*{os.strerror(error)}"):
+        driver.prepare(OWNER, "demo", 0, mount)
+    monkeypatch.undo()
+    assert kept.read_bytes() == b"theirs" and [each.name for each in place.iterdir()] == [kept.name]
+
+
+def test_a_link_to_a_lost_disk_is_not_replaced(tmp_path):
+    (place := tmp_path / OWNER / "0").mkdir(parents=True)
+    (place / "image").symlink_to("/nowhere/image")
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: mount: "):
+        LocalDriver(tmp_path).prepare(OWNER, "demo", 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert (place / "image").is_symlink()
+
+
+def test_a_missing_mkfs_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: the host has no program mkfs.ext4"):
+        LocalDriver(tmp_path / "local").prepare(OWNER, "demo", 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+
+
+def test_nothing_is_removed_while_mounts_are_unknown(tmp_path, monkeypatch):
+    (place := tmp_path / OWNER / "0").mkdir(parents=True)
+    (place / "image").write_bytes(b"theirs")
+    monkeypatch.setattr(filesystems, "MOUNTS", tmp_path / "none")
+    with pytest.raises(exceptions.VolumeError, match="No such file"):
+        LocalDriver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert (place / "image").read_bytes() == b"theirs"
 
 
 def test_what_a_command_says_is_told_without_the_place(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 """What blkid finds on devices, here plain files: only an empty one may get a file system."""
 
 import os
+import pathlib
 import shutil
 import struct
 import subprocess
@@ -9,6 +10,8 @@ import uuid
 import zlib
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from zun.common import exceptions
 from zun.volume import filesystems
@@ -74,6 +77,33 @@ def luks(version):
     return make
 
 
+def gpt_backup(device):
+    """Write the second header of a GPT, at the end, whose first one was overwritten."""
+    sectors, entries = 64 * MIB // 512, bytes(128 * 128)
+    place = struct.pack(
+        "<QQQQ16sQIII", sectors - 1, 1, 34, sectors - 34, b"g" * 16, sectors - 33, 128, 128, zlib.crc32(entries)
+    )
+
+    def header(checksum):
+        return struct.pack("<8sIIII", b"EFI PART", 0x10000, 92, checksum, 0) + place
+
+    write(device, ((sectors - 1) * 512, header(zlib.crc32(header(0)))))
+
+
+def md(device):
+    """Write the superblock of a member of a RAID 1, 1.2, of which libblkid wants the sum of all words."""
+    head = struct.pack("<IIII16s32sQIIQIII", 0xA92B4EFC, 1, 0, 0, b"m" * 16, b"host:0", 0, 1, 0, 65536, 0, 2, 0)
+    rest = struct.pack("<IQIIII", 0, 0, 0, 0, 0, 0) + struct.pack(
+        "<QQQQII16sB7x", 2048, 65536, 8, 0, 0, 0, b"d" * 16, 0
+    )
+    ends = struct.pack("<QQQII32x", 0, 1, 0, 0, 2)
+    whole = bytearray(head + rest + ends + bytes(4))
+    struct.pack_into(
+        "<I", whole, 216, (total := sum(struct.unpack(f"<{len(whole) // 4}I", whole))) + (total >> 32) & 0xFFFFFFFF
+    )
+    write(device, (4096, whole))
+
+
 def lvm(device):
     """Write the label of a physical volume of LVM into the second sector."""
     summed = struct.pack("<I8s32s", 32, b"LVM2 001", b"a" * 32).ljust(512 - 20, b"\0")
@@ -105,19 +135,64 @@ def ext4_and_cramfs(device):
     write(device, (0, struct.pack("<IIII16s16s16s", 0x28CD3D45, MIB, 0, 0, b"Compressed ROMFS", b"", b"theirs")))
 
 
+def damaged(device):
+    """Write an ext4 whose superblock has a wrong checksum. blkid of release 2.38 says nothing of that."""
+    mkfs("mkfs.ext4", "-q", "-F", "-O", "metadata_csum")(device)
+    write(device, (1024 + 0x3FC, b"\xde\xad\xbe\xef"))
+
+
+def overwritten(device):
+    """Write an ext4 that has lost its superblock."""
+    mkfs("mkfs.ext4", "-q", "-F")(device)
+    write(device, (1024, bytes(1024)))
+
+
+def swap(device):
+    mkfs("mkswap")(device)
+
+
+def at(offset):
+    """Write one byte: of an application without a file system, or of a partition whose table is lost."""
+    return lambda device: write(device, (offset % (64 * MIB), b"x"))
+
+
 REFUSED = {
     "dos-table": (dos, r"holds a partition table \(dos\)"),
     "protective-table": (gpt, "holds a partition table"),
     "luks1": (luks(1), "holds a crypto_LUKS"),
     "luks2": (luks(2), "holds a crypto_LUKS"),
     "lvm": (lvm, "holds a LVM2_member"),
-    "swap": (mkfs("mkswap"), "holds a swap"),
+    "md": (md, "holds a linux_raid_member"),
+    "swap": (swap, "holds a swap"),
+    "btrfs": (mkfs("mkfs.btrfs", "-q"), "holds a btrfs"),
+    "gpt-backup": (gpt_backup, r"a damaged one \(gpt\)"),
+    "no-superblock": (overwritten, "data without a known signature"),
+    "first-byte": (at(0), "data without a known signature"),
+    "first-partition": (at(MIB + 1024), "data without a known signature"),
+    "last-byte": (at(-1), "data without a known signature"),
     "vfat": (vfat, "holds a vfat"),
     "minix": (mkfs("mkfs.minix"), "holds a minix"),
     "cramfs": (lambda device: mkfs("mkfs.cramfs", str(device.parent))(device), "holds a cramfs"),
     "lvm-over-ext4": (ext4_and_lvm, "holds a LVM2_member"),
     "two-signatures": (ext4_and_cramfs, "several signatures"),
 }
+
+
+OF_LATER_RELEASES = {"ext4": mkfs("mkfs.ext4", "-q", "-F"), "xfs": xfs, "damaged": damaged, "overwritten": overwritten}
+
+
+def program(folder, name, *lines):
+    folder.mkdir(exist_ok=True)
+    made = folder / name
+    made.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    made.chmod(0o755)
+
+
+@pytest.fixture
+def later_blkid(tmp_path, monkeypatch):
+    """blkid as of util-linux 2.41 on a device that it cannot make out: status 2, as on an empty one."""
+    program(tmp_path / "bin", "blkid", "exit 2")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{PATH}")
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -128,6 +203,57 @@ def test_what_is_not_mounted(device, what):
     with pytest.raises(exceptions.VolumeError, match=told):
         filesystems.content(str(device))
     assert device.read_bytes() == before
+
+
+@pytest.mark.usefixtures("later_blkid")
+@pytest.mark.parametrize("what", [*REFUSED, *OF_LATER_RELEASES])
+def test_no_signature_of_blkid_is_not_empty(device, what):
+    (OF_LATER_RELEASES.get(what) or REFUSED[what][0])(device)
+    before = device.read_bytes()
+    with pytest.raises(exceptions.VolumeError, match="Nothing was changed"):
+        filesystems.content(str(device))
+    assert device.read_bytes() == before
+
+
+@pytest.mark.usefixtures("later_blkid")
+def test_zeros_are_empty_for_every_blkid(device):
+    assert filesystems.content(str(device)) is None
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(offset=st.integers(0, filesystems.EDGE - 1), end=st.booleans(), byte=st.integers(1, 255))
+def test_no_byte_at_either_end_is_lost(tmp_path, offset, end, byte):
+    device = tmp_path / "drawn"
+    device.write_bytes(b"")
+    os.truncate(device, 64 * MIB)
+    write(device, (64 * MIB - 1 - offset if end else offset, bytes([byte])))
+    with pytest.raises(exceptions.VolumeError, match="Nothing was changed"):
+        filesystems.content(str(device))
+
+
+@pytest.mark.parametrize("size", [0, 4096, 5 * MIB])
+def test_a_small_device_of_zeros_is_empty(tmp_path, size):
+    device = tmp_path / "small"
+    device.write_bytes(bytes(size))
+    assert filesystems.content(str(device)) is None
+
+
+@pytest.mark.parametrize("missing", ["blkid", "wipefs", "mkfs.ext4"])
+def test_a_missing_program_is_named(device, tmp_path, monkeypatch, missing):
+    for name in {"blkid", "wipefs"} - {missing}:
+        program(tmp_path / "some", name, "exit 2" if name == "blkid" else "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path / "some"))
+    before = device.read_bytes()
+    with pytest.raises(exceptions.VolumeError, match=f"the host has no program {missing}"):
+        filesystems.make(str(device)) if missing == "mkfs.ext4" else filesystems.content(str(device))
+    assert device.read_bytes() == before
+
+
+def test_a_program_that_fails_says_nothing_of_the_device(device, tmp_path, monkeypatch):
+    program(tmp_path / "bin", "wipefs", 'echo "probing failed" >&2', "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{PATH}")
+    with pytest.raises(exceptions.VolumeError, match="wipefs: probing failed"):
+        filesystems.content(str(device))
 
 
 @pytest.mark.parametrize("kind", ["ext2", "ext3", "ext4", "xfs"])
@@ -144,11 +270,18 @@ def test_only_zeros_get_a_file_system(device):
 
 
 def test_an_interrupted_file_system_is_made_again(device):
-    """The driver knows that it had begun, and does not ask for the content."""
+    overwritten(device)
+    assert filesystems.content(str(device), begun=True) is None
     filesystems.make(str(device))
-    write(device, (1024, b"\0" * 1024))
-    filesystems.make(str(device))
-    assert filesystems.content(str(device)) == Content("ext4", "zun")
+    assert filesystems.content(str(device), begun=True) == Content("ext4", "zun")
+
+
+@pytest.mark.parametrize("what", ["lvm", "swap", "gpt-backup", "two-signatures"])
+def test_whoever_began_overwrites_no_signature(device, what):
+    """Somebody else may have written since."""
+    REFUSED[what][0](device)
+    with pytest.raises(exceptions.VolumeError, match="Nothing was changed"):
+        filesystems.content(str(device), begun=True)
 
 
 def test_a_device_that_cannot_be_read(tmp_path):
@@ -157,3 +290,30 @@ def test_a_device_that_cannot_be_read(tmp_path):
         filesystems.content(str(tmp_path))
     with pytest.raises(FileNotFoundError):
         filesystems.content(str(tmp_path / "none"))
+
+
+def test_what_the_kernel_has_mounted(tmp_path, monkeypatch):
+    listed = tmp_path / "mountinfo"
+    place = tmp_path / "a b"
+    place.mkdir()
+    spelt = str(place).replace(" ", "\\040")
+    listed.write_text(f"36 35 98:0 / {spelt}/fs rw,noatime master:1 - ext4 /dev/root rw\n")
+    monkeypatch.setattr(filesystems, "MOUNTS", listed)
+    (link := tmp_path / "link").symlink_to(place)
+    asked = [place / "fs", link / "fs", place / "other", place, tmp_path / "gone" / "fs"]
+    assert [filesystems.mounted(each) for each in asked] == [True, True, False, False, False]
+    monkeypatch.undo()
+    assert filesystems.mounted(pathlib.Path("/proc")) and not filesystems.mounted(place)
+
+
+@pytest.mark.parametrize("question", [filesystems.mounted, filesystems.there])
+def test_a_question_that_fails_is_no_answer(tmp_path, question):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        question(tmp_path / "loop" / "fs")
+
+
+def test_a_link_that_leads_nowhere_is_there(tmp_path):
+    """It may lead to a disk that is not mounted."""
+    (tmp_path / "image").symlink_to("/nowhere/image")
+    assert filesystems.there(tmp_path / "image") and not filesystems.there(tmp_path / "other")
