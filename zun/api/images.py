@@ -11,7 +11,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.image_reference import Reference
+from zun.common.image_reference import Reference, split
 from zun.db import images as db
 from zun.image.driver import GLANCE, ImageService, ServiceImage
 from zun.objects.image import COMMITTED, image_found
@@ -73,12 +73,13 @@ def search_committed(project_id: str | None, name: str, *, exact: bool) -> list[
     if project_id is None:
         return []
     try:
-        asked = Reference.parse(name)
+        repo, version = split(name)
+        Reference.parse(repo)
     except ValueError:
         return []
-    rows = db.search_committed(project_id, asked.repo)
+    rows = db.search_committed(project_id, repo)
     return [
         image_found(row["repo"], [row["tag"]], row["uuid"], int(row["size"] or 0))
         for row in rows
-        if (asked.tag is None or asked.tag == row["tag"]) and (not exact or asked.repo == row["repo"])
+        if version in (None, row["tag"]) and (not exact or repo == row["repo"])
     ]

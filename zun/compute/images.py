@@ -14,7 +14,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, secrets
 from zun.common.context import RequestContext
-from zun.common.image_reference import INTERNAL, Reference, join
+from zun.common.image_reference import INTERNAL, Reference, canonical, join, registry_domain, split
 from zun.common.secrets import Cipher
 from zun.common.states import ImageStatus
 from zun.compute.glance_images import GlanceImages, local_name
@@ -47,15 +47,16 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
 
     A name without a registry gets the domain of the container's ``own`` registry, else of the operator's ``default``
     registry: ``team/app`` becomes ``registry.example/team/app``. Credentials go only to their own registry. Invalid
-    names and image ids are returned unchanged.
+    names and image ids are returned unchanged. Raises ValueError if the domain is no registry.
     """
     try:
         reference = Reference.parse(image)
     except ValueError:
         return image, None
     known = [account for account in (own, default) if account is not None]
-    full = reference.at(known[0].domain) if known else reference
-    auth = next((account.auth for account in known if account.auth and account.domain == full.domain), None)
+    full = reference.at(known[0].domain if known else None)
+    here = canonical(full.domain)
+    auth = next((account.auth for account in known if account.auth and canonical(account.domain) == here), None)
     return (str(full) if full.domain != reference.domain else image), auth
 
 
@@ -90,12 +91,16 @@ class Accounts:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
+        """Return the accounts of the configuration. Raises Misconfigured."""
         docker = conf.docker
         default = None
         if docker.default_registry:
             username, password = docker.default_registry_username, docker.default_registry_password
             auth = RegistryAuth(username, password or "") if username else None
-            default = Account(docker.default_registry, auth)
+            try:
+                default = Account(registry_domain(docker.default_registry), auth)
+            except ValueError as exc:
+                raise exceptions.Misconfigured(f"[docker] default_registry {exc}") from None
         return cls(Cipher(secrets.keys(conf)) if conf.compute.database == "direct" else None, default)
 
     def source(self, context: RequestContext, container: Container) -> Source:
@@ -119,7 +124,10 @@ class Accounts:
             if registry.username is not None:
                 auth = RegistryAuth(registry.username, self._password(registry))
             own = Account(registry.domain, auth)
-        name, auth = source(image, own, self.default)
+        try:
+            name, auth = source(image, own, self.default)
+        except ValueError as exc:  # an earlier release stored every text
+            raise exceptions.Conflict(f"Registry {container.registry_id}: domain {exc}.") from None
         mine = own is not None and auth is not None and auth is own.auth
         return Source(name, auth, container.image_pull_policy, own=mine)
 
@@ -215,7 +223,7 @@ class ImageStore:
         self._glance.sweep()
         before = timeutils.utcnow() - datetime.timedelta(seconds=GRANT_SECONDS)
         if old := Image.granted_before(context, self._hostname, before):
-            here = {_canonical(each) for each in self._runtime.image_digests()}
+            here = set(_spellings(self._runtime.image_digests()))
             if gone := [each for each in old if each not in here]:
                 Image.end_grants(context, self._hostname, gone, before)
 
@@ -226,7 +234,7 @@ class ImageStore:
         image in another registry.
         """
         here = origin(name)
-        names = [each for each in map(_canonical, digests) if here is None or each.startswith(f"{here}@")]
+        names = _spellings(each for each in digests if here is None or _canonical(each).startswith(f"{here}@"))
         granted = Image.granted_to(context, self._hostname, names) if names else []
         return not granted or project_id in granted
 
@@ -259,6 +267,13 @@ def _canonical(digested: str) -> str:
     return f"{origin(name)}@{digest}"
 
 
+def _spellings(digests: Iterable[str]) -> list[str]:
+    """Return the names of the runtime, each with its canonical one. Earlier releases wrote some grants as the runtime
+    spells them.
+    """
+    return [name for each in digests for name in dict.fromkeys((_canonical(each), each))]
+
+
 def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
     """Return a function that writes the progress of a pull to the row, at most once in ``PROGRESS_SECONDS``."""
     written = -PROGRESS_SECONDS
@@ -273,6 +288,14 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
                 shown.save()
 
     return tell
+
+
+def _listed(term: str) -> str:
+    """Return ``term`` as the runtime lists it, if it is a whole name."""
+    try:
+        return Reference.parse(term).listed
+    except ValueError:
+        return term
 
 
 class Images:
@@ -333,22 +356,27 @@ class Images:
     def search(self, context: RequestContext, name: str, *, exact: bool) -> list[Mapping[str, Any]]:
         """Return the images on this host that the project may use, and registry images, that match ``name``.
 
-        If ``exact``, return only images with exactly this name. Raise Unavailable if the registries do not answer and
-        the host has no match.
+        ``name`` is a part of a name, with or without a tag or digest. If ``exact``, return only images with exactly
+        this name. Raise Unavailable if the registries do not answer and the host has no match.
         """
-        term, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
-        here = [
+        term, version = split(name)
+        listed = _listed(term)
+        here: list[Mapping[str, Any]] = [
             image_found(each.name, each.tags, each.image_id, each.size)
-            for each in self._runtime.find_images(term)
-            if (not tag or tag in each.tags)
-            and (not exact or each.name == term)
+            for each in self._runtime.find_images(listed)
+            if (version is None or version in (*each.tags, *(known.rpartition("@")[2] for known in each.digests)))
+            and (not exact or each.name == listed)
             and (context.is_admin or self._store.open_to(context, str(context.project_id), each.name, each.digests))
         ]
         try:
-            found = self._runtime.search_images(name)
+            found = self._runtime.search_images(term)
         except exceptions.Unavailable as exc:
             if not here:
                 raise
             LOG.warning("Only images of this host are found: %s", exc)
             found = []
-        return [*here, *(each for each in found if not exact or each["name"] == name)]
+        for each in found:
+            repo, tag = split(each["name"])
+            if (tag == version and _listed(repo) == listed) or (not exact and version in (None, tag)):
+                here.append(each)
+        return here

@@ -2,9 +2,10 @@
 """Arguments of the requests about registries: one member ``registry``, which holds the others."""
 
 from zun.api.schemas import Field, Schema, scalars
+from zun.common.image_reference import registry_domain
 
 _FIELDS = {
-    "domain": scalars.LABEL,
+    "domain": Field(scalars.LABEL.schema, registry_domain),
     "name": Field({**scalars.NAME.schema, "type": "string"}),
     "username": scalars.LABEL,
     "password": Field({"type": "string", "minLength": 1, "maxLength": 4096}),

@@ -10,7 +10,7 @@ from typing import Any
 from docker import errors as docker_errors
 
 from zun.common import exceptions
-from zun.common.image_reference import INTERNAL, Reference
+from zun.common.image_reference import DOCKER_HUB, INTERNAL, Reference
 from zun.common.single_flight import SingleFlight
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
@@ -246,4 +246,4 @@ def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
 
 
 def _registry(image: str) -> str:
-    return Reference.parse(image).domain or "docker.io"
+    return Reference.parse(image).domain or DOCKER_HUB

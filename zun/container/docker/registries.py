@@ -6,22 +6,18 @@ daemon connects. So the operator must allow every registry whose addresses are n
 """
 
 import ipaddress
-import re
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from oslo_config import cfg
 
 from zun.common import exceptions
-from zun.common.image_reference import HOST, Reference
+from zun.common.image_reference import DOCKER_HUB, DOMAIN, OF_DOCKER_HUB, Reference, domain_of
 from zun.common.subnets import Address, Block
 
 EVERYTHING = "*"
-#: Names of Docker's own registry, to which an image name without a registry belongs.
-_DOCKER_HUB = frozenset({None, "docker.io", "index.docker.io"})
-_DOMAIN = re.compile(rf"(?P<host>{HOST})(?::(?P<port>[0-9]{{1,5}}))?")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -46,9 +42,14 @@ class Registries:
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
-        """Return the registries of the group ``docker`` of the configuration. Misconfigured as ``of``."""
+        """Return the registries of the group ``docker`` of the configuration. Misconfigured as ``of``.
+
+        The default registry is a further entry. Who makes names of it checks it.
+        """
         docker = conf.docker
-        return cls.of([*docker.allowed_registries, docker.default_registry or ""], public=docker.public_registries)
+        listed = cls.of(docker.allowed_registries, public=docker.public_registries)
+        default = _one_spelling(docker.default_registry or "")
+        return replace(listed, allowed=listed.allowed | {default} - {""})
 
     @classmethod
     def of(cls, entries: Iterable[str], *, public: bool = True) -> Self:
@@ -61,12 +62,12 @@ class Registries:
             try:
                 blocks.append(ipaddress.ip_network(entry))
             except ValueError:
-                if entry != EVERYTHING and _DOMAIN.fullmatch(entry) is None:
+                if entry != EVERYTHING and DOMAIN.fullmatch(entry) is None:
                     raise exceptions.Misconfigured(
                         f"[docker] allowed_registries: {entry} is neither HOST, HOST:PORT nor a block of addresses "
                         "such as 10.1.0.0/16"
                     ) from None
-                names.add(entry.lower())
+                names.add(_one_spelling(entry))
         return cls(public, frozenset(names), tuple(blocks))
 
     def check_image(self, image: str) -> None:
@@ -78,11 +79,7 @@ class Registries:
 
     def check_term(self, term: str) -> None:
         """Raise InvalidValue unless the registry of a search ``term`` is allowed. Docker splits at the first slash."""
-        domain, slash, _ = term.partition("/")
-        if slash and ("." in domain or ":" in domain or domain.lower() == "localhost"):
-            self.check(domain)
-        else:
-            self.check(None)
+        self.check(domain_of(term))
 
     def check(self, domain: str | None) -> None:
         """Raise InvalidValue unless the registry ``domain`` is allowed; None is Docker's own registry.
@@ -90,17 +87,17 @@ class Registries:
         The error is the same for a name without an address and for an address that is not public, so users learn
         nothing about the names and addresses in the network of the host.
         """
-        if EVERYTHING in self.allowed or (self.public and domain in _DOCKER_HUB):
+        name = _one_spelling(domain or DOCKER_HUB)
+        if EVERYTHING in self.allowed or (self.public and name == DOCKER_HUB):
             return
-        name = domain or "docker.io"
-        found = _DOMAIN.fullmatch(name)
+        found = DOMAIN.fullmatch(name)
         if found is not None:
-            host = found["host"].lower()
-            if self.allowed & {name.lower(), host} or self._addresses_allowed(host.strip("[]")):
+            host = found["host"]
+            if self.allowed & {name, host} or self._addresses_allowed(host.strip("[]")):
                 return
         raise exceptions.InvalidValue(
-            f"image: no images may come from {name[:64]}. Use another registry, or ask the operator to allow this one "
-            "([docker] allowed_registries)."
+            f"image: no images may come from {(domain or DOCKER_HUB)[:64]}. Use another registry, or ask the operator "
+            "to allow this one ([docker] allowed_registries)."
         )
 
     def _addresses_allowed(self, host: str) -> bool:
@@ -115,6 +112,14 @@ class Registries:
 
 
 PUBLIC_ONLY = Registries()
+
+
+def _one_spelling(domain: str) -> str:
+    """Return ``domain`` in lower case, with one name for Docker's own registry. The port stays: an entry without a port
+    allows every port.
+    """
+    lower = domain.lower()
+    return DOCKER_HUB if lower in OF_DOCKER_HUB else lower
 
 
 def is_public(address: Address) -> bool:

@@ -36,7 +36,7 @@ def cloud(database):
         docker__default_registry_password="0",
     )
     cloud.drivers["one"].images = {}
-    names = ("default.io/a:latest", "default.io/a:1", "own.io/a:latest", "own.io/a:1")
+    names = ("default.io/a:latest", "default.io/a:1", "own.io/a:latest", "own.io/a:1", "OWN.io/a:1")
     cloud.drivers["one"].registry = dict.fromkeys(names, FACTS)
     yield cloud
     cloud.stop()
@@ -162,6 +162,7 @@ def test_search(cloud, context):
         ("default.io/a:1", True, "default.io/a:1", RegistryAuth("operator", "0")),
         ("a:1", False, "default.io/a:1", RegistryAuth("operator", "0")),
         ("own.io/a:1", False, "own.io/a:1", None),
+        ("OWN.io/a:1", True, f"OWN.io/a@{DIGEST}", MINE),
     ],
 )
 def test_a_container(cloud, context, registry, name, of_registry, pulled, auth):
@@ -169,6 +170,14 @@ def test_a_container(cloud, context, registry, name, of_registry, pulled, auth):
     assert (container.status, container.image, container.status_reason) == ("Running", name, None)
     assert (cloud.drivers["one"].pulls, cloud.drivers["one"].credentials) == ([pulled], [auth])
     assert db_containers.get(container.uuid)["status_detail"] is None
+
+
+def test_a_domain_of_an_earlier_release_is_told(cloud, context, registry):
+    """Before, every text was stored."""
+    uuid = registry()
+    registries.update(uuid, lambda row: {"domain": "https://own.io/v2/"})
+    container = cloud.run(context, image="a", registry_id=uuid)
+    assert container.status == "Error"
 
 
 def test_a_password_of_another_registry_is_not_sent(cloud, context, registry):
@@ -306,6 +315,35 @@ def test_a_private_copy_closes_nothing_but_itself(cloud, context, registry):
         assert outcome(cloud, OTHER, image=name, image_pull_policy="never")[0] == "Running"
     image_grants.grant("one", f"docker.io/library/busybox@{DIGEST}", "demo")
     assert outcome(cloud, OTHER, image="docker.io/busybox:latest", image_pull_policy="never")[0] == "Error"
+
+
+def test_a_grant_in_the_spelling_of_an_earlier_release_counts(cloud):
+    name = f"Own.io/a@{DIGEST}"
+    driver = cloud.drivers["one"]
+    driver.accounts["Own.io"] = MINE
+    driver.images["Own.io/a:1"] = ImageFacts(ID, digests=(name,))
+    image_grants.grant("one", name, "demo")
+    cloud.agents["one"]._sweep_images()
+    assert outcome(cloud, OTHER, image="Own.io/a:1", image_pull_policy="never")[0] == "Error"
+
+
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [
+        ("myhost:5000/app:2", "myhost:5000/app:2"),
+        ("[::1]:5000/app", "[::1]:5000/app:2"),
+        ("docker.io/team/app:2", "team/app:2"),
+        ("index.docker.io/app", "app:2"),
+        (f"myhost:5000/app@{DIGEST}", "myhost:5000/app:2"),
+    ],
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_search_finds_each_spelling_of_what_a_host_has(cloud, context, name, has, exact):
+    cloud.drivers["one"].images[has] = ImageFacts(ID, digests=(f"{has.removesuffix(':2')}@{DIGEST}",))
+    cloud.drivers["one"].images["other:2"] = ImageFacts(ID)
+    (found,) = cloud.compute_api.image_search(context, "one", name, exact=exact)
+    assert (found["name"], found["tags"]) == (has.removesuffix(":2"), ["2"])
+    assert cloud.compute_api.image_search(context, "one", f"{name.partition('@')[0]}:3", exact=exact) == []
 
 
 def test_a_search_does_not_tell_of_it(private, context, admin):

@@ -124,6 +124,12 @@ def test_the_same_account_keeps_its_password(api, add, change):
     assert kept(uuid) == "pa55"
 
 
+def test_a_domain_is_checked_when_it_changes(api, add):
+    add()
+    reply = api.patch("/v1/registries/quay", {"registry": {"domain": "http://quay.io", "password": "new"}})
+    assert reply.status == 400 and "Write quay.io" in reply.error["detail"]
+
+
 def test_without_a_password_an_account_moves(api):
     api.post("/v1/registries", {"registry": {"domain": "d.io", "name": "quay"}})
     reply = api.patch("/v1/registries/quay", {"registry": {"domain": "e.io", "username": "me"}})
@@ -155,6 +161,10 @@ def test_delete(api, add):
         ({"registry": {"domain": ""}}, "domain"),
         ({"registry": {"domain": None}}, "domain"),
         ({"registry": {"domain": "d.io\nforged"}}, "domain"),
+        ({"registry": {"domain": "https://registry.example:5000/v2/"}}, "Write registry.example:5000"),
+        ({"registry": {"domain": "HOST/team"}}, "Write HOST"),
+        ({"registry": {"domain": "HOST:port"}}, "domain"),
+        ({"registry": {"domain": "two words"}}, "domain"),
         ({"registry": {"domain": "d", "username": "me\r"}}, "username"),
         ({"registry": {"domain": "d", "name": None}}, "name"),
         ({"registry": {"domain": "d", "name": "x"}}, "name"),

@@ -121,6 +121,9 @@ def test_allowed_registries(entry, image, expected):
         (("public.example",), "public.example/web", True),
         (("docker.io",), "busybox", True),
         (("docker.io",), "docker.io/team/web", True),
+        (("docker.io",), "registry-1.docker.io/team/web", True),
+        (("index.docker.io",), "busybox", True),
+        (("quay.io",), "index.docker.io/team/web", False),
     ],
 )
 def test_listed_registries_alone(entries, image, expected):
@@ -136,6 +139,7 @@ def test_listed_registries_alone(entries, image, expected):
         ("public.example/web", True),
         ("127.0.0.1:22/x", False),
         ("LOCALHOST/x", False),
+        ("PrivateHost/x", False),
         ("user@127.0.0.1:22/x", False),
         ("user@public.example/x", False),
         ("http://127.0.0.1/x", False),
