@@ -77,24 +77,27 @@ ALIVE = frozenset({S.RUNNING, S.PAUSED})
 KEPT_WHEN_NEVER_STARTED = frozenset(S) - {S.CREATING, S.RUNNING, S.STOPPED, S.PAUSED, S.UNKNOWN}
 """Statuses that a row keeps while its object at the runtime never ran."""
 _RUNNING = frozenset({S.RUNNING})
+_RUNS = _RUNNING | {S.RESTARTING}
+"""Statuses that a stop ends. A runtime also stops a container that it is about to start again."""
 
-# Action key -> the statuses that allow it. Anything else is a 409. A paused container must be unpaused before it can be
-# deleted, by anybody and however forced.
+# Action key -> the statuses that allow it. Anything else is a 409. A user can read why a container in Restarting ends
+# again and again, and stop and delete it; Zun leaves that to administrators. A paused container must be unpaused before
+# it can be deleted, by anybody and however forced.
 ALLOWED: dict[str, frozenset[Status]] = {
     "start": frozenset({S.CREATED, S.STOPPED, S.ERROR}),
-    "stop": _RUNNING,
+    "stop": _RUNS,
     "reboot": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.ERROR}),
     "rebuild": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.ERROR}),
     "pause": _RUNNING,
     "unpause": frozenset({S.PAUSED}),
-    "kill": _RUNNING,
+    "kill": _RUNS,
     "execute": _RUNNING,
     "execute_resize": _RUNNING,
     "attach": _RUNNING,
     "resize": _RUNNING,
     "top": _RUNNING,
     "stats": _RUNNING,
-    "logs": STEADY,
+    "logs": STEADY | {S.RESTARTING},
     "get_archive": SETTLED,
     "put_archive": SETTLED,
     "update": SETTLED,
@@ -104,7 +107,7 @@ ALLOWED: dict[str, frozenset[Status]] = {
     "commit": frozenset({S.RUNNING, S.STOPPED, S.PAUSED}),
     "delete": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}),
     "delete_force": frozenset(S) - {S.PAUSED},
-    "delete_after_stop": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}),
+    "delete_after_stop": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}) | _RUNS,
 }
 
 # What a runtime can turn a container into by itself: it dies, is paused by hand, restarts, vanishes.
@@ -167,13 +170,37 @@ class HasStatus(Protocol):
 
 
 def check_action(action: str, container: HasStatus) -> None:
-    """Raise InvalidStateException unless the status of ``container`` allows ``action``, a key of ``ALLOWED``."""
+    """Raise InvalidStateException unless the status of ``container`` allows ``action``, a key of ``ALLOWED``.
+
+    In Restarting a stop and a kill end the restarts of the runtime, but not a restart that a request asked for.
+    """
     if container.status not in ALLOWED[action]:
         raise refusal(action, container, container.status)
+    asked = container.status == S.RESTARTING and getattr(container, "task_state", None) == TaskState.REBOOTING
+    if asked and action in ("stop", "kill"):
+        words = WORDS[action].format(f"container {container.name} ({container.uuid})")
+        raise exceptions.InvalidStateException(
+            f"Cannot {words} while a requested restart of it is under way. Try again when its task_state is not "
+            f"{TaskState.REBOOTING} any more."
+        )
 
 
 def refusal(action: str, container: HasStatus, status: str) -> exceptions.InvalidStateException:
     """Return the error that ``status`` does not allow ``action``, a key of ``ALLOWED``."""
     words = WORDS[action].format(f"container {container.name} ({container.uuid})")
     allowed = ", ".join(sorted(ALLOWED[action]))
-    return exceptions.InvalidStateException(action=words, status=status, allowed=allowed)
+    error = exceptions.InvalidStateException(action=words, status=status, allowed=allowed)
+    step = _next_step(action, container, status)
+    return exceptions.InvalidStateException(f"{error} {step}") if step else error
+
+
+def _next_step(action: str, container: HasStatus, status: str) -> str | None:
+    """Return what the user can do about a deletion that ``status`` does not allow."""
+    if action == "delete" and status in ALLOWED["delete_after_stop"]:
+        return (
+            "To stop it with the deletion, send stop=true in the query (from version 1.12 on), or run 'openstack "
+            f"appcontainer delete --stop {container.name or container.uuid}'."
+        )
+    if action in ("delete", "delete_after_stop", "delete_force") and status == Status.PAUSED:
+        return f"Unpause it first: 'openstack appcontainer unpause {container.name or container.uuid}'."
+    return None

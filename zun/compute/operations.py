@@ -151,7 +151,9 @@ def _still_allowed(action: str, task_state: TaskState, container: Container) -> 
     due = {_ACCEPTED[action]} if action in _ACCEPTED else states.ALLOWED[action]
     # An interrupted one is taken up where it was, whatever the runtime has made of the container since.
     interrupted = container.task_state == task_state and container.status not in TRANSITIONAL - {Status.RESTARTING}
-    if interrupted or container.status in due:
+    # A stop or a kill does not end an accepted reboot, which is still to come or was lost.
+    free = action in _ACCEPTED or not awaits_reboot(container)
+    if interrupted or (container.status in due and free):
         return True
     LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
     return False

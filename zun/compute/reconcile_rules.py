@@ -24,6 +24,7 @@ CAPSULE_GONE = (
 HEALING = "The container did not exist at the runtime any more. It is being made anew."
 
 ROUNDED = 0.005  # CPUs
+RESTARTS = "Its command ended with exit code {} and is started again, as its restart policy says."
 
 # Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
@@ -60,7 +61,9 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
     news = seen is not None and (row["status"] != Status.ERROR or seen in ALIVE)
     if news:
         right["status"] = seen
-        if seen != row["status"]:
+        if seen == Status.RESTARTING and state.exit_code is not None:
+            right["status_reason"] = state.error or RESTARTS.format(state.exit_code)
+        elif seen != row["status"]:
             right["status_reason"] = state.error or None
     return {name: value for name, value in right.items() if naive(row[name]) != value}
 

@@ -282,6 +282,10 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
 
     def kill(self, container: ContainerView, signal: str | None = None) -> None:
         with self._operation("kill", container):
+            found = self._find(container)
+            if found.restarting:  # as in Docker, whatever the signal: no process is there that could get it
+                found.restarting = False
+                return
             found = self._running(container, "kill")
             # The first process of a pid namespace ignores every signal that it does not handle, except SIGKILL.
             if signal_number(signal or "SIGKILL") == signals.SIGKILL:

@@ -20,7 +20,7 @@ def runtime_state(inspected: Mapping[str, Any], current: Status | str | None) ->
     state: Mapping[str, Any] = inspected.get("State") or {}
     config: Mapping[str, Any] = inspected.get("HostConfig") or {}
     status, reason = _status(state, current)
-    alive = bool(state.get("Running"))
+    alive = bool(state.get("Running")) and not state.get("Restarting")  # Docker sets both between two attempts
     started, finished = _time(state.get("StartedAt")), _time(state.get("FinishedAt"))
     return RuntimeState(
         container_id=inspected["Id"],

@@ -6,9 +6,11 @@ import threading
 import pytest
 
 from zun.common import exceptions
+from zun.compute.reconcile_rules import RESTARTS
 from zun.container import fake
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
+from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended
 from zun.tests.functional.cloud import Cloud, machine
@@ -84,7 +86,7 @@ def test_a_kill_whose_message_comes_twice(cloud, container):
 
 
 def test_a_kill_that_comes_late_leaves_a_restart_alone(cloud, context, container):
-    """The API accepts none any more; one that it accepted before may be a message that comes a second time."""
+    """The API accepts none during a restart; one that it accepted before may be a message that comes a second time."""
     cloud.accept_reboot(container)
     cloud.compute_api.reboot(asked("reboot", container, 2), container, timeout=HOUR)
     cloud.compute_api.kill(asked("kill", container, 3), container)
@@ -187,3 +189,44 @@ def test_a_host_that_is_killed_meanwhile_goes_on(cloud, context, container):
     cloud.start_agent("one")
     cloud.gone(container)
     assert (cloud.drivers["one"].list(), list(cloud.agents["one"].tracker.usage.owners)) == ({}, [])
+
+
+@pytest.fixture
+def loop(cloud, context):
+    """A container whose command fails at once, and whose restart policy has no end."""
+    made = cloud.submit(context, command=["false"], restart_policy={"Name": "always", "MaximumRetryCount": "0"})
+    wait_for(lambda: (row := db.get(made.uuid))["status"] == "Restarting" and row["task_state"] is None)
+    return Container.get_by_uuid(context, made.uuid)
+
+
+def test_a_loop_of_restarts_tells_the_exit_code(loop):
+    assert (loop.exit_code, loop.status_reason) == (1, RESTARTS.format(1))
+
+
+@pytest.mark.parametrize("signal", [None, "SIGTERM", "SIGHUP"])
+def test_a_kill_ends_a_loop_of_restarts(cloud, loop, signal):
+    cloud.compute_api.kill(asked("kill", loop, 3), loop, signal=signal)
+    assert ended(loop, "req-3") == WELL["kill"]
+    found = cloud.settled(loop)
+    assert (found.status, found.status_reason, found.exit_code) == ("Stopped", None, 1)
+
+
+def test_a_stop_ends_a_loop_of_restarts(cloud, loop):
+    cloud.compute_api.stop(asked("stop", loop, 3), loop, timeout=10)
+    assert ended(loop, "req-3") == WELL["stop"]
+    assert cloud.settled(loop).status == "Stopped"
+
+
+def test_a_delete_with_stop_ends_a_loop_of_restarts(cloud, context, loop):
+    accept_delete(loop)
+    cloud.compute_api.delete(context, loop, force=False, stop_timeout=10)
+    cloud.gone(loop)
+
+
+def test_a_stop_leaves_an_accepted_reboot_alone(cloud, container):
+    cloud.stop_looking("one")
+    cloud.accept_reboot(container)
+    cloud.compute_api.stop(asked("stop", container, 3), container, timeout=10)
+    assert ended(container, "req-3")[0] == "Error"
+    row = db.get(container.uuid)
+    assert (row["status"], row["task_state"]) == ("Restarting", "container_rebooting")

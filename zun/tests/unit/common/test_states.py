@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import dataclass
+
 import pytest
 
 from zun.common import exceptions, states
 from zun.common.states import Status, TaskState
 from zun.tests.unit.common.samples import Row
 
-# The actions that each status allows in Zun's API v1: an x allows the action.
+# The actions that each status allows in Zun's API v1, and what Restarting allows beside: an x allows the action.
 MATRIX = """
 | Action key | Creating | Created | Running | Stopped | Paused | Error | Unknown | Restarting | Rebuilding | Deleting | Deleted | Dead |
 | start | | x | | x | | x | | | | | | |
-| stop | | | x | | | | | | | | | |
+| stop | | | x | | | | | x | | | | |
 | reboot | | x | x | x | | x | | | | | | |
 | rebuild | | x | x | x | | x | | | | | | |
 | pause | | | x | | | | | | | | | |
 | unpause | | | | | x | | | | | | | |
-| kill | | | x | | | | | | | | | |
+| kill | | | x | | | | | x | | | | |
 | execute, execute_resize | | | x | | | | | | | | | |
 | attach, resize | | | x | | | | | | | | | |
 | top, stats | | | x | | | | | | | | | |
-| logs | | x | x | x | x | x | x | | | | | |
+| logs | | x | x | x | x | x | x | x | | | | |
 | get_archive, put_archive | | x | x | x | x | | | | | | | |
 | update, resize_container | | x | x | x | x | | | | | | | |
 | add_security_group, remove_security_group | | x | x | x | x | | | | | | | |
 | commit | | | x | x | x | | | | | | | |
 | delete | | x | | x | | x | | | | | x | x |
 | delete_force | x | x | x | x | | x | x | x | x | x | x | x |
-| delete_after_stop | | x | x | x | | x | | | | | x | x |
+| delete_after_stop | | x | x | x | | x | | x | | | x | x |
 """  # noqa: E501
+
+
+@dataclass
+class Restarted:
+    """A container whose restart somebody asked for."""
+
+    uuid: str
+    name: str = "web"
+    status: str = Status.RESTARTING
+    task_state: str = TaskState.REBOOTING
 
 
 def matrix():
@@ -65,6 +77,25 @@ def test_refused_action_names_the_container_and_its_status():
         states.check_action("pause", Row("c-1", Status.STOPPED))
     assert caught.value.code == 409
     assert str(caught.value) == "Cannot pause container web (c-1) in Stopped state; it is possible in Running."
+
+
+@pytest.mark.parametrize("action", ["stop", "kill"])
+def test_a_requested_restart_is_not_interrupted(action):
+    with pytest.raises(exceptions.InvalidStateException, match=r"web \(c-1\) while a requested restart"):
+        states.check_action(action, Restarted("c-1"))
+    states.check_action("delete_after_stop", Restarted("c-1"))
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.RESTARTING])
+def test_refused_deletion_tells_how_to_stop_with_it(status):
+    with pytest.raises(exceptions.InvalidStateException, match=r"stop=true .*appcontainer delete --stop web'\.$"):
+        states.check_action("delete", Row("c-1", status))
+
+
+@pytest.mark.parametrize("action", ["delete", "delete_after_stop", "delete_force"])
+def test_refused_deletion_of_a_paused_one_says_unpause(action):
+    with pytest.raises(exceptions.InvalidStateException, match=r"Unpause it first: .* unpause web'\.$"):
+        states.check_action(action, Row("c-1", Status.PAUSED))
 
 
 def test_every_action_has_words_for_users():

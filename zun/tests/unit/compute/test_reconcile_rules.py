@@ -11,6 +11,7 @@ from zun.compute.reconcile_rules import (
     CAPSULE_GONE,
     GONE,
     HEALING,
+    RESTARTS,
     Step,
     first_step,
     limited_otherwise,
@@ -93,6 +94,29 @@ def test_what_is_seen_is_a_legal_next_status(status):
                 "exit_code": None,
             },
             id="it-was-started-by-hand",
+        ),
+        pytest.param(
+            {"status": Status.RUNNING},
+            state(Status.RESTARTING, finished_at=LATER, exit_code=3),
+            {
+                "status": Status.RESTARTING,
+                "status_reason": RESTARTS.format(3),
+                "finished_at": LATER,
+                "exit_code": 3,
+            },
+            id="it-ends-again-and-again",
+        ),
+        pytest.param(
+            {"status": Status.RESTARTING, "status_reason": RESTARTS.format(3), "exit_code": 3, "finished_at": LATER},
+            state(Status.RESTARTING, exit_code=4, finished_at=LATER),
+            {"exit_code": 4, "status_reason": RESTARTS.format(4)},
+            id="it-ends-otherwise-this-time",
+        ),
+        pytest.param(
+            {"status": Status.RESTARTING, "status_reason": RESTARTS.format(3), "exit_code": 3, "finished_at": LATER},
+            state(Status.RUNNING),
+            {"status": Status.RUNNING, "status_reason": None, "exit_code": None, "finished_at": None},
+            id="it-runs-at-last",
         ),
         pytest.param(
             {"status": Status.RUNNING}, state(Status.RUNNING, started_at=LATER), {"started_at": LATER}, id="restarted"

@@ -323,6 +323,20 @@ class DriverContract:
         state = wait_for(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
         assert state.exit_code == 1
 
+    @pytest.mark.parametrize("how", ["stop", "SIGKILL", "SIGTERM", "SIGHUP"])
+    def test_the_loop_of_restarts_can_be_ended(self, rig: Rig, how: str) -> None:
+        container = rig.sample(command=["false"], restart_policy={"Name": "always"})
+        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+        rig.driver.start(container)
+        looping = wait_for(lambda: (found := rig.state(container)).status is Status.RESTARTING and found)
+        assert (looping.pid, looping.exit_code) == (0, 1) and looping.finished_at is not None
+        if how == "stop":
+            rig.driver.stop(container, 0)
+        else:
+            rig.driver.kill(container, how)
+        state = wait_for(lambda: (found := rig.state(container)).status is Status.STOPPED and found)
+        assert state.exit_code == 1
+
     # Removing
 
     def test_delete(self, rig: Rig) -> None:
