@@ -74,12 +74,26 @@ _X86: Mapping[str, str] = {
 }
 
 
+_ARM_PREFIX, _POWER_PREFIX = "HW_CPU_AARCH64_", "HW_CPU_PPC64LE_"
+_ARM_ALWAYS = "asimd"
+"""Flag of every 64-bit ARM CPU that Linux serves containers on, and of no x86 CPU."""
+
+
 def cpu_traits(flags: Iterable[str]) -> frozenset[str]:
-    """Return the traits of x86 CPUs with these ``flags`` of /proc/cpuinfo: ``avx2`` is ``HW_CPU_X86_AVX2``."""
-    return frozenset(f"HW_CPU_X86_{name}" for flag in flags for name in _X86.get(flag, "").split())
+    """Return the traits of CPUs with these ``flags`` of /proc/cpuinfo.
+
+    Examples: ``avx2`` of x86 is ``HW_CPU_X86_AVX2``, ``sve`` of ARM is ``HW_CPU_AARCH64_SVE``, and ``power9`` is
+    ``HW_CPU_PPC64LE_POWER9``. Some flags of ARM and x86 have one name, as ``aes``. For ARM and POWER os-traits uses the
+    kernel's own words in capital letters (Documentation/arch/arm64/elf_hwcaps.rst).
+    """
+    names = frozenset(flags)
+    if _ARM_ALWAYS in names:
+        return STANDARD & {f"{_ARM_PREFIX}{flag.upper()}" for flag in names}
+    found = frozenset(f"HW_CPU_X86_{name}" for flag in names for name in _X86.get(flag, "").split())
+    return found | STANDARD & {f"{_POWER_PREFIX}{flag.upper()}" for flag in names}
 
 
-CPU_TRAITS = cpu_traits(_X86)
+CPU_TRAITS = cpu_traits(_X86) | {name for name in STANDARD if name.startswith((_ARM_PREFIX, _POWER_PREFIX))}
 """All traits that the flags of a CPU can give a host."""
 
 

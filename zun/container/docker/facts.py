@@ -2,6 +2,7 @@
 """Docker's facts about its host."""
 
 import logging
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -113,7 +114,15 @@ def _cpu_flags(root: str) -> frozenset[str]:
 
 
 def shared_flags(cpuinfo_text: str) -> frozenset[str]:
-    """Return the flags that every CPU of /proc/cpuinfo has: a container may run on each. x86 calls them ``flags``."""
-    found = (line.partition(":") for line in cpuinfo_text.splitlines())
-    sets = [frozenset(value.split()) for name, _, value in found if name.strip() == "flags"]
+    """Return the flags that every CPU of /proc/cpuinfo has: a container may run on each.
+
+    x86 calls them ``flags`` and ARM ``Features``. POWER has none there: the model counts as one, ``power9`` of the line
+    ``cpu : POWER9 (architected), altivec supported``.
+    """
+    found = ((name.strip(), value) for name, _, value in (line.partition(":") for line in cpuinfo_text.splitlines()))
+    sets = [
+        frozenset(value.split() if name != "cpu" else re.findall(r"power\d+", value.lower()))
+        for name, value in found
+        if name in ("flags", "Features", "cpu")
+    ]
     return frozenset.intersection(*sets) if sets else frozenset()

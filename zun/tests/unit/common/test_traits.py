@@ -24,6 +24,22 @@ def test_cpu_traits(flags, names):
     assert traits.cpu_traits(flags.split()) == {f"HW_CPU_X86_{name}" for name in names.split()}
 
 
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ("fp asimd evtstrm aes sve atomics", "FP ASIMD EVTSTRM AES SVE ATOMICS"),
+        ("asimd cpuid sm3 sm4 sha512 fma", "ASIMD CPUID SM3 SM4 SHA512"),
+    ],
+)
+def test_cpu_traits_of_arm(flags, names):
+    assert traits.cpu_traits(flags.split()) == {f"HW_CPU_AARCH64_{name}" for name in names.split()}
+
+
+@pytest.mark.parametrize(("flag", "found"), [("power9", {"HW_CPU_PPC64LE_POWER9"}), ("power10", set())])
+def test_cpu_traits_of_power(flag, found):
+    assert traits.cpu_traits([flag]) == found
+
+
 def test_every_trait_of_a_cpu_is_one_of_os_traits():
     assert traits.cpu_traits(traits._X86) <= traits.STANDARD
     assert len(traits.cpu_traits(traits._X86)) == len(traits._X86) + 2  # the two kinds of virtualization have two each

@@ -89,10 +89,16 @@ CPU = "processor\t: {}\nmodel name\t: flags : of a kind\nflags\t\t: {}\nvmx flag
     ("text", "flags"),
     [
         pytest.param("", "", id="no-file-of-ours"),
-        pytest.param("processor\t: 0\nFeatures\t: fp asimd\n", "", id="not-x86"),
         pytest.param(CPU.format(0, "fpu sse avx2"), "fpu sse avx2", id="one-cpu"),
         pytest.param(CPU.format(0, "fpu sse avx512f") + CPU.format(1, "fpu sse"), "fpu sse", id="what-all-have"),
         pytest.param(CPU.format(0, "fpu") + CPU.format(1, ""), "", id="one-has-none"),
+        pytest.param("processor\t: 0\nfeatures\t: esan3 zarch stfle\n", "", id="s390"),
+        pytest.param(
+            "processor\t: 0\nFeatures\t: fp asimd sve\n\nprocessor\t: 1\nFeatures\t: fp asimd\n", "fp asimd", id="arm"
+        ),
+        pytest.param(
+            "cpu\t\t: POWER9 (architected), altivec supported\nclock\t\t: 2500MHz\n", "power9", id="power"
+        ),
     ],
 )
 def test_shared_flags(text: str, flags: str) -> None:
