@@ -14,6 +14,17 @@ ERR:          0
 """
 
 
+ARM = """\
+           CPU0       CPU1       CPU2       CPU3
+ 11:       7155       8882       7235       7791     GICv3  30 Level     arch_timer
+ 14:          9          9          9          9     GICv3  23 Level     arm-pmu
+ 15:          1          1          1          1     GICv3 1056 Level     arm-pmu
+ 17:          5          0          0          0     GICv3  32 Level     uart-pl011
+ 46:        120          0          0          0  ITS-PCI-MSI-0000:01:00.0   0 Edge      nvme0q0
+IPI0:       644        322        111         99       Rescheduling interrupts
+"""
+
+
 SOFT = """\
                     CPU0       CPU2       CPU10
        TIMER:     378209     322116          1
@@ -26,6 +37,18 @@ SOFT = """\
     ("text", "counted"),
     [
         pytest.param(TEXT, {0: 4, 2: 4, 10: 20}, id="cpus-by-their-heading"),
+        pytest.param(ARM, {0: 125, 1: 0, 2: 0, 3: 0}, id="numbered-lines-of-arm-cpus"),
+        pytest.param(
+            "  CPU0 CPU1\n  5: 9 9 RISC-V INTC   5 Edge riscv-timer\n 11: 2 0 SiFive PLIC 11 Edge uart\n", {0: 2, 1: 0},
+            id="risc-v",
+        ),
+        pytest.param(
+            "  CPU0\n 16: 9 XICS 2 Edge IPI\n 17: 9 XIVE-IPI 0 Edge IPI-0\n 18: 3 XICS 17 Edge eth0\n", {0: 3},
+            id="power",
+        ),
+        pytest.param("  CPU0\n 48: 9 xen-percpu -virq timer0\n 49: 4 xen-dyn -event eth0\n", {0: 4}, id="xen"),
+        pytest.param("  CPU0\n  3: 9 CPUINTC 12 timer\n  4: 2 LIOINTC 3 serial\n", {0: 2}, id="loongarch"),
+        pytest.param("  CPU0\n 25: 9 GIC-0 27 Level arch_timer\n 26: 1 GIC-0 65 Level mmc0\n", {0: 1}, id="older-gic"),
         pytest.param("", {}, id="empty"),
         pytest.param("           CPU0\n  1:\n  2:  x\n", {0: 0}, id="short-lines"),
     ],
@@ -50,6 +73,15 @@ def test_read_from_files(tmp_path):
     assert found.on(CpuSet("0,10-11")) == (24, CpuSet("9"))
     assert found.on(CpuSet("2")) == (4, CpuSet("9,24"))
     assert interrupts(tmp_path / "nothing") == Interrupts({}, {})
+
+
+def test_interrupts_of_cpus_arrive_at_no_container(tmp_path):
+    for number in (11, 14, 46):
+        (tmp_path / f"proc/irq/{number}").mkdir(parents=True)
+        (tmp_path / f"proc/irq/{number}/smp_affinity_list").write_text("0-1\n" if number == 46 else "0-3\n")
+    (tmp_path / "proc/interrupts").write_text(ARM)
+    assert interrupts(tmp_path).on(CpuSet("2-3")) == (0, CpuSet())
+    assert interrupts(tmp_path).on(CpuSet("0-1")) == (125, CpuSet("46"))
 
 
 def test_this_machine_counts_some():
