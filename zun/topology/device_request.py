@@ -123,6 +123,12 @@ class HeldDevice(NamedTuple):
     address: str
     physical: str | None = None
     iommu_group: int | None = None
+    """The IOMMU group that the device occupied when it was given; None if it left the group to others."""
+
+    @property
+    def whole_group(self) -> int | None:
+        """Return the IOMMU group, as of a ``Device``."""
+        return self.iommu_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +146,12 @@ class GivenDevice:
     physical: str | None = field(default=None, compare=False)
     """Address of the physical function, if the device is a virtual one."""
     iommu_group: int | None = field(default=None, compare=False)
+    """The IOMMU group, if the device occupies it as a whole."""
 
     @classmethod
     def of(cls, name: str, device: Device) -> Self:
         """Return ``device`` as it is given to the request ``name``."""
-        return cls(name, device.address, device.cell, device.counted_as, device.physical, device.iommu_group)
+        return cls(name, device.address, device.cell, device.counted_as, device.physical, device.whole_group)
 
     @property
     def held(self) -> HeldDevice:

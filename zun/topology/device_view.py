@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class DeviceView:
     by_address: Mapping[str, Device]
     virtual: Mapping[str, tuple[str, ...]]
     """The virtual functions of each physical one by addresses. The host need not offer the physical function."""
-    groups: Mapping[int, tuple[str, ...]]
+    groups: Mapping[int, tuple[Device, ...]]
     """The devices of each IOMMU group."""
     sockets: Mapping[int, frozenset[int]]
     """The sockets of a cell, by cell id. If the machine does not tell its sockets, each cell is a socket of its own."""
@@ -33,8 +33,9 @@ class DeviceView:
         """Return the addresses that no other container can have, each with the held device that rules it out.
 
         A held device rules out itself. A physical function rules out its virtual functions and the other way round. A
-        device rules out the other devices of its IOMMU group. If the host no longer offers a held device, the claim
-        tells its physical function and its group.
+        device that occupies its IOMMU group rules out the other devices there, and any other device there rules out
+        those that would occupy the group. If the host no longer offers a held device, the claim tells its physical
+        function, and the group that it occupied.
         """
         taken: dict[str, str] = {}
         for claimed in held:
@@ -43,11 +44,16 @@ class DeviceView:
             beside = [*self.virtual.get(claimed.address, ())]
             if device.physical is not None:
                 beside.append(device.physical)
-            if device.iommu_group is not None:
-                beside += self.groups.get(device.iommu_group, ())
+            beside += self._beside(device)
             for address in beside:
                 taken.setdefault(address, claimed.address)
         return taken
+
+    def _beside(self, device: Device | HeldDevice) -> Iterator[str]:
+        """Yield the addresses in the IOMMU group of a held device that it rules out, itself among them."""
+        for other in self.groups.get(-1 if device.iommu_group is None else device.iommu_group, ()):
+            if device.whole_group is not None or other.whole_group is not None:
+                yield other.address
 
     def described(self, given: GivenDevice) -> GivenDevice:
         """Return ``given`` with what the host tells of the device now, or unchanged if the host does not offer it."""
@@ -59,12 +65,12 @@ def build_device_view(topology: HostTopology) -> DeviceView:
     """Return a new view of the devices of ``topology``. ``HostTopology`` keeps its view: use ``device_view``."""
     devices = tuple(sorted(topology.devices, key=lambda device: device.address))
     virtual: dict[str, tuple[str, ...]] = {}
-    groups: dict[int, tuple[str, ...]] = {}
+    groups: dict[int, tuple[Device, ...]] = {}
     for device in devices:
         if device.physical is not None:
             virtual[device.physical] = (*virtual.get(device.physical, ()), device.address)
         if device.iommu_group is not None:
-            groups[device.iommu_group] = (*groups.get(device.iommu_group, ()), device.address)
+            groups[device.iommu_group] = (*groups.get(device.iommu_group, ()), device)
     return DeviceView(
         devices=devices,
         by_address={device.address: device for device in devices},

@@ -12,6 +12,14 @@ from typing import Any, Self
 _LISTS = ("path", "nodes", "interfaces", "traits")  # fields of a Device that are lists in its record
 
 
+def is_vfio_driver(name: str | None) -> bool:
+    """Return whether a driver's name is ``vfio-pci`` or that of a variant, as ``mlx5_vfio_pci``.
+
+    A driver of another name is told by the files of its devices: ``/dev/vfio/12``.
+    """
+    return name is not None and re.search("vfio[-_]pci$", name) is not None
+
+
 class DeviceType(StrEnum):
     """Kind of a device. The first three are parts of a PCI card, in Nova's words."""
 
@@ -69,12 +77,23 @@ class Device:
 
     @property
     def switch(self) -> str | None:
-        """Return the address of the upstream port of the nearest PCIe switch, or None if there is no switch above.
+        """Return the address of the upstream port of the topmost PCIe switch, or None if there is no switch above.
 
         A switch shows as two bridges: its upstream port, and one downstream port for each device. So a device behind
-        a switch has at least three bridges above, with the root port.
+        a switch has at least three bridges above, with the root port. Switches form a tree: two devices share a switch
+        only if they share the topmost one, also where a card has a switch of its own.
         """
-        return self.path[-2] if len(self.path) >= 4 else None
+        return self.path[2] if len(self.path) >= 4 else None
+
+    @property
+    def whole_group(self) -> int | None:
+        """Return the IOMMU group that the device occupies as a whole, or None if it leaves the group to others.
+
+        The kernel gives a group to one program outside the kernel (Documentation/driver-api/vfio.rst). A device whose
+        driver works in the kernel knows nothing of the others in its group.
+        """
+        outside = is_vfio_driver(self.driver) or any(node.startswith("/dev/vfio/") for node in self.nodes)
+        return self.iommu_group if outside else None
 
     @property
     def counted_as(self) -> str:

@@ -384,6 +384,7 @@ def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) ->
                 type=type_,
                 physical=physical,
                 iommu_group=rng.choice((None, None, None, 1, 2)),
+                driver=rng.choice(("nvidia", "vfio-pci")),
                 traits=tuple(some(rng, ("FAST", "LARGE"), 0, 2)),
             )
         )

@@ -353,7 +353,11 @@ def excludes(held, device) -> bool:
     return (
         held.address == device.physical
         or held.physical == device.address
-        or (held.iommu_group is not None and held.iommu_group == device.iommu_group)
+        or (
+            held.iommu_group is not None
+            and held.iommu_group == device.iommu_group
+            and "vfio-pci" in (getattr(held, "driver", "vfio-pci"), device.driver)  # a claim names groups of VFIO
+        )
     )
 
 

@@ -38,6 +38,10 @@ def gpu(address: str, node: int | None = None, **fields) -> Device:
     return Device(f"0000:{address}:00.0", vendor_id="10de", cell=node, **fields)
 
 
+def vfio(address: str, group: int, **fields) -> Device:
+    return gpu(address, 0, iommu_group=group, **{"driver": "vfio-pci", **fields})
+
+
 def machine(*devices: Device, **fields) -> HostTopology:
     """Cells 0 and 1 on the first socket, cell 2 on the second."""
     return host(*SIDES, devices=devices, sockets=(CpuSet("0-7"), CpuSet("8-11")), **fields)
@@ -152,8 +156,23 @@ def test_without_known_sockets_a_cell_is_a_socket():
         id="held-virtual-function-rules-out-the-physical",
     ),
     pytest.param(
-        (gpu("01", 0, iommu_group=7), gpu("02", 0, iommu_group=7), gpu("03", 1, iommu_group=8)), ("01",), ["03"],
-        id="iommu-group-is-whole",
+        (gpu("01", 0, iommu_group=7), gpu("02", 0, iommu_group=7, driver="nvidia"), gpu("03", 1)), ("01",), ["02"],
+        id="kernel-drivers-share-an-iommu-group",
+    ),
+    pytest.param(
+        (vfio("01", 7), vfio("02", 7), vfio("03", 8)), ("01",), ["03"], id="vfio-occupies-its-iommu-group"
+    ),
+    pytest.param(
+        (vfio("01", 7, driver="nvgrace-gpu-vfio-pci"), gpu("02", 0, iommu_group=7), gpu("03", 1)), ("01",), ["03"],
+        id="vfio-rules-out-kernel-drivers-in-its-group",
+    ),
+    pytest.param(
+        (gpu("01", 0, iommu_group=7, driver="mlx5_core"), vfio("02", 7), vfio("03", 8)), ("01",), ["03"],
+        id="kernel-driver-rules-out-vfio-in-its-group",
+    ),
+    pytest.param(
+        (vfio("01", 7, driver="other", nodes=("/dev/vfio/7",)), vfio("02", 7), vfio("03", 8)), ("01",), ["03"],
+        id="files-tell-a-vfio-driver-of-another-name",
     ),
     pytest.param((gpu("01", 0), gpu("02", 1)), ("99",), ["01"], id="held-device-that-vanished"),
 ])
@@ -164,8 +183,8 @@ def test_which_device_is_given(there, held, expected):
 
 PF = gpu("01", 0, type=DeviceType.PF)
 VFS = tuple(gpu(each, 0, type=DeviceType.VF, physical=PF.address) for each in ("02", "03"))
-TWO = tuple(gpu(each, 0, iommu_group=7) for each in ("04", "05"))
-OTHER = gpu("06", 0, iommu_group=8)
+TWO = tuple(vfio(each, 7) for each in ("04", "05"))
+OTHER = vfio("06", 8)
 
 
 @pytest.mark.parametrize(("before", "holds", "now", "free"), [
@@ -396,7 +415,8 @@ def test_stated_changes_of_devices_are_smallest():
 @pytest.mark.parametrize(("devices", "code"), [
     ((LOCAL,), None),
     ((), "devices-gone"),
-    ((replace(LOCAL, iommu_group=1), replace(NEAR, iommu_group=1)), "devices-taken"),
+    ((replace(LOCAL, iommu_group=1), replace(NEAR, iommu_group=1)), None),
+    ((replace(LOCAL, iommu_group=1), replace(NEAR, iommu_group=1, driver="vfio-pci")), "devices-taken"),
     ((LOCAL, replace(NEAR, physical=LOCAL.address)), "devices-taken"),
 ])
 def test_a_plan_fits_as_long_as_its_devices_are_free(devices, code):
