@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from zun.container import cdi
 from zun.topology import HostTopology, discover
+from zun.topology.cells import only_cell
 from zun.topology.device_files import discover_files
 
 
@@ -12,5 +13,8 @@ def discovered(root: str = "/") -> HostTopology:
     """Return the topology with the PCI devices, the device files and the CDI devices of the machine below ``root``."""
     found = discover(root)
     named = cdi.load(root)
-    devices = (*found.devices, *discover_files(root, found.devices), *named.devices())
+    only = only_cell(found.cells)
+    others = (*discover_files(root, found.devices), *named.devices())
+    placed = (replace(device, cell=only if device.cell is None else device.cell) for device in others)
+    devices = (*found.devices, *placed)
     return replace(found, devices=devices, notes=(*found.notes, *named.notes))

@@ -17,6 +17,7 @@ from pathlib import Path
 from zun.common import commands, exceptions
 from zun.neutron.ports import Wiring
 from zun.topology.files import Tree
+from zun.topology.pci_files import interfaces
 
 _DEVICES = "sys/bus/pci/devices"
 _NO_ADDRESS = "00:00:00:00:00:00"
@@ -54,7 +55,7 @@ class VirtualFunctions:
             self._do(wiring, "ip", "link", "set", "dev", card, "vf", number, "mac", _NO_ADDRESS, "vlan", "0")
 
     def _interface(self, wiring: Wiring) -> str:
-        names = self._tree.names(f"{_DEVICES}/{wiring.slot}/net")
+        names = interfaces(self._tree, f"{_DEVICES}/{wiring.slot}")
         if not names:  # /sys shows the interfaces of the namespace that reads
             raise exceptions.PortUnusable(
                 reason=f"Virtual function {wiring.slot} of port {wiring.port} has no interface on the container's "
@@ -72,7 +73,7 @@ class VirtualFunctions:
             if (match := re.fullmatch(r"virtfn(\d+)", name))
             and (self._tree.link(f"{physical}/{name}") or "").rpartition("/")[2] == wiring.slot
         ]
-        names = self._tree.names(f"{physical}/net")
+        names = interfaces(self._tree, physical)
         if not numbers or not names:
             raise exceptions.PortUnusable(
                 reason=f"The physical function of {wiring.slot}, which port {wiring.port} uses, has no interface on "

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -86,6 +86,11 @@ class NUMACell:
             pages={int(size): int(count) for size, count in record.get("pages", {}).items()},
             initiators=CpuSet(record.get("initiators", "")),
         )
+
+
+def only_cell(cells: Sequence[NUMACell]) -> int | None:
+    """Return the id of the cell if there is one alone: everything in the machine is on this cell."""
+    return cells[0].id if len(cells) == 1 else None
 
 
 def _cut(cpus: CpuSet, groups: Iterable[CpuSet]) -> tuple[CpuSet, ...]:

@@ -81,6 +81,17 @@ class Tree:
             self.note(f"/{path} cannot be listed: {error.strerror}")
             return []
 
+    def folders(self, path: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted. A link to a folder is none of them."""
+        try:
+            with os.scandir(self.root / path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.note(f"/{path} cannot be listed: {error.strerror}")
+            return []
+
     def ids(self, path: str, kind: str) -> list[int]:
         """Return the numbers of the entries ``kind<number>`` of a folder, rising: [0, 1] for cpu0 and cpu1."""
         matches = (re.fullmatch(rf"{kind}(0|[1-9][0-9]{{0,6}})", name) for name in self.names(path))

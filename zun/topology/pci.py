@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the PCI devices of a Linux machine from /sys: where each one is, and the files that give access to it.
+"""Read the PCI devices of a Linux machine from /sys: what each one is, and where.
 
 Sources of the rules: the kernel's Documentation/ABI/testing/sysfs-bus-pci, Documentation/PCI/sysfs-pci.rst and
 Documentation/PCI/pci-iov-howto.rst, and recordings of real machines. A file that is missing or cannot be understood
@@ -9,17 +9,14 @@ leaves its fact unknown; a device without a readable vendor, product and class i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from zun.topology.cells import NUMACell
+from zun.topology.cells import NUMACell, only_cell
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
+from zun.topology.pci_files import ADDRESS, device_files, interfaces
 
 _DEVICES = "sys/bus/pci/devices"
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _BRIDGE = "06"  # class of everything that only joins buses
-_NODE_FOLDERS = {"drm": "dri/", "infiniband_verbs": "infiniband/", "infiniband_mad": "infiniband/", "nvme": ""}
-"""Folder of a device that has one entry for each file under /dev -> the folder of these files under /dev."""
 
 
 def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, ...]:
@@ -59,8 +56,8 @@ def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...]) -> Device | N
         physical=physical if virtual else None,
         iommu_group=iommu_group,
         driver=driver,
-        nodes=tuple(sorted({*_nodes(tree, folder), *_driver_nodes(tree, address, driver, iommu_group)})),
-        interfaces=tuple(tree.names(f"{folder}/net")),
+        nodes=device_files(tree, folder, address, driver, iommu_group),
+        interfaces=interfaces(tree, folder),
     )
 
 
@@ -96,54 +93,19 @@ def _path(link: str | None) -> tuple[str, ...]:
 def _cell(tree: Tree, folder: str, cells: tuple[NUMACell, ...]) -> int | None:
     """Return the cell by ``numa_node``, else the only cell with all local CPUs; None if neither tells.
 
-    For a device without a node the kernel lists all CPUs as local, so a list over several cells proves nothing.
+    For a device without a node the kernel lists all CPUs as local, so a list over several cells proves nothing. If
+    there is one cell alone, the device is on this cell.
     """
     if (node := tree.parsed(f"{folder}/numa_node", int)) is not None and node >= 0:
         if any(cell.id == node for cell in cells):
             return node
         tree.note(f"/{folder}/numa_node is {node}, which is no cell of this host: the cell counts as unknown")
         return None
+    if (only := only_cell(cells)) is not None:
+        return only
     local = next(tree.cpu_sets(folder, "local_cpulist", "local_cpus"), None)
     if local is None:
         return None
     touched = [cell.id for cell in cells if cell.cpus & local]
     others = [cell for cell in cells if cell.cpus and not cell.cpus & local]
     return touched[0] if len(touched) == 1 and others else None
-
-
-def _nodes(tree: Tree, folder: str) -> Iterator[str]:
-    """Yield the files under /dev that the device's own folders name."""
-    for kind, prefix in _NODE_FOLDERS.items():
-        for entry in tree.names(f"{folder}/{kind}"):
-            for place in (f"{folder}/{kind}/{entry}", *_namespaces(tree, f"{folder}/{kind}/{entry}", kind)):
-                if tree.text(f"{place}/dev") is not None:
-                    yield f"/dev/{prefix}{place.rpartition('/')[2]}"
-
-
-def _namespaces(tree: Tree, controller: str, kind: str) -> Iterator[str]:
-    """Yield the folders of the namespaces of an NVMe controller: its ``nvme0n1`` are the disks.
-
-    If the card can have several controllers, the kernel shows a disk ``nvme0n1`` at the card (nvme-subsystem), and at
-    each controller that reaches the disk a path ``nvme0c1n1``, which has no file under /dev. A disk that several
-    controllers reach belongs to none of them.
-    """
-    for name in tree.names(controller) if kind == "nvme" else ():
-        if re.fullmatch(r"nvme\d+n\d+", name):
-            yield f"{controller}/{name}"
-        elif match := re.fullmatch(r"nvme(\d+)c\d+n(\d+)", name):
-            card, disk = f"sys/class/nvme-subsystem/nvme-subsys{match[1]}", f"nvme{match[1]}n{match[2]}"
-            path = re.compile(rf"nvme{match[1]}c\d+n{match[2]}")
-            others = [each for each in tree.names(card) if any(map(path.fullmatch, tree.names(f"{card}/{each}")))]
-            if len(others) > 1:
-                tree.note(f"/dev/{disk} is reached by {', '.join(others)}: it belongs to none of them")
-            else:
-                yield f"{card}/{disk}"
-
-
-def _driver_nodes(tree: Tree, address: str, driver: str | None, iommu_group: int | None) -> Iterator[str]:
-    """Yield the files under /dev that only the driver tells of."""
-    if driver == "vfio-pci" and iommu_group is not None:
-        yield f"/dev/vfio/{iommu_group}"
-    told = tree.text(f"proc/driver/nvidia/gpus/{address}/information") or ""
-    if match := re.search(r"^Device Minor:\s*(\d{1,4})\s*$", told, re.MULTILINE):
-        yield f"/dev/nvidia{match[1]}"

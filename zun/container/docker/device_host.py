@@ -22,12 +22,14 @@ from zun.container.docker.devices import (
     Passthrough,
     configured_parts,
     is_guarded,
-    network_addresses,
+    moved_cards,
     passthrough,
 )
 from zun.container.docker.kernel import locate, own_group, steps_below
 from zun.container.driver import ContainerDevices, ContainerView, DeviceAccess, RuntimeState
 from zun.topology.devices import DeviceType
+from zun.topology.files import Tree
+from zun.topology.pci_files import has_interfaces, interfaces
 
 LOG = logging.getLogger(__name__)
 
@@ -45,17 +47,17 @@ class DockerDevices(OnEngine):
         return answer
 
     def join_interfaces(self, container: ContainerView, devices: ContainerDevices) -> None:
-        addresses = network_addresses(devices)
-        if not addresses:
+        root = Path(self.settings.root)
+        cards = [address for address in moved_cards(devices) if has_interfaces(Tree(root), f"{_PCI}/{address}")]
+        if not cards:
             return
         with self._engine.translated("inspect", container):
             pid = self._engine.api.inspect_container(object_name(container.uuid))["State"]["Pid"]
-        root = Path(self.settings.root)
         if not pid or _namespace(root, "self") == _namespace(root, str(pid)):
             return
-        for address in addresses:
+        for address in cards:
             # /sys shows the interfaces of the host's namespace only: one that has moved is not there any more.
-            for name in _names(root / _PCI / address / "net"):
+            for name in interfaces(Tree(root), f"{_PCI}/{address}"):
                 move_interface(name, pid)
                 LOG.info("Moved interface %s of device %s into container %s", name, address, container.uuid)
 
@@ -88,6 +90,7 @@ class DockerDevices(OnEngine):
             default_runtime=info.get("DefaultRuntime") or "",
             shared_files=frozenset(file for file in SHARED_FILES if (root / file.lstrip("/")).exists()),
             gpus={address: uuid for address, uuid in uuids if uuid is not None},
+            network_cards=frozenset(each for each in addresses if has_interfaces(Tree(root), f"{_PCI}/{each}")),
         )
 
 
@@ -195,13 +198,6 @@ def _sees(top: Path, path: str, facts: os.stat_result) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return (stat.S_IFMT(found.st_mode), found.st_rdev) == (stat.S_IFMT(facts.st_mode), facts.st_rdev)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _namespace(root: Path, process: str) -> str:

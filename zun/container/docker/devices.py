@@ -39,7 +39,8 @@ class DeviceFacts:
     """The answers of Docker and of the host's files that decide how devices are given.
 
     ``shared_files`` are those of ``SHARED_FILES`` that the host has. ``gpus`` has the UUID of each NVIDIA GPU by its
-    PCI address. ``engine_cdi`` tells whether Docker has its own CDI.
+    PCI address. ``network_cards`` are the given devices with network interfaces, in whatever network they are now.
+    ``engine_cdi`` tells whether Docker has its own CDI.
     """
 
     cdi: CdiDevices = field(default_factory=CdiDevices)
@@ -48,6 +49,7 @@ class DeviceFacts:
     default_runtime: str = ""
     shared_files: Collection[str] = ()
     gpus: Mapping[str, str] = field(default_factory=dict, hash=False)
+    network_cards: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +174,13 @@ def is_nvidia(device: Device) -> bool:
     return device.vendor_id == "10de" and device.class_id.startswith("03") and device.driver == "nvidia"
 
 
-def network_addresses(devices: ContainerDevices) -> tuple[str, ...]:
-    """Return the addresses of the given devices whose network interfaces are moved into a started container.
+def moved_cards(devices: ContainerDevices) -> tuple[str, ...]:
+    """Return the addresses of the given PCI devices whose network interfaces, if any, follow the container's start.
 
-    The interface of a port is not among them: the network driver has it moved before the start.
+    The device of a port is not among them: the network driver has its interface moved before the start.
     """
     addresses = {each.address for each in devices.given if port_of(each.name) is None}
-    return tuple(device.address for device in devices.offered if device.address in addresses and _is_network(device))
-
-
-def _is_network(device: Device) -> bool:
-    return device.class_id.startswith("02") and device.driver not in (None, "vfio-pci")
+    return tuple(device.address for device in devices.offered if device.address in addresses and device.vendor_id)
 
 
 def _nodes(device: Device, by_runtime: bool, facts: DeviceFacts) -> Iterator[DeviceNode]:
@@ -192,11 +190,11 @@ def _nodes(device: Device, by_runtime: bool, facts: DeviceFacts) -> Iterator[Dev
         return
     if by_runtime:
         return
-    if not device.nodes and not _is_network(device):
+    if not (device.nodes or device.interfaces or device.address in facts.network_cards):
         driver = f"its driver {device.driver} gives" if device.driver else "without a driver it has"
         raise _Refused(
-            f"device {device.address}: {driver} no file under /dev; bind the device to a driver that does, for example "
-            "vfio-pci"
+            f"device {device.address}: {driver} no file under /dev and no network interface; bind the device to a "
+            "driver that does, for example vfio-pci"
         )
     files = [*device.nodes]
     for start, companions in _COMPANIONS.items():

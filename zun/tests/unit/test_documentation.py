@@ -32,6 +32,7 @@ from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
 from zun.tests.fixtures import own_conf
 from zun.tests.unit.api.table import ROUTES
 from zun.tests.unit.entry_points import GROUPS
+from zun.topology.pci_files import NEVER_GIVEN
 from zun.topology.refusal import Dimension, RefusalCode
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -159,6 +160,11 @@ def test_figures_of_the_comparison_are_those_of_the_benchmark_pages():
     figures = re.findall(r"(?<![\w.])([\d.]*\d)(?: (?:ms|s|%)(?!\w))", tables)
     assert len(figures) >= 18
     assert [figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]*\d)", pages)] == []
+
+
+def test_page_lists_the_files_that_no_device_gives():
+    table = page("admin/devices").partition("Why its files are not given")[2].partition("\n\n")[0]
+    assert set(re.findall("``([a-z0-9_-]+)``", table)) == set(NEVER_GIVEN)
 
 
 def test_every_code_of_a_refusal_is_explained():

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "container": {"common", "topology"},
     "neutron": {"common"},
     "cinder": {"common"},
-    "network": {"common", "container", "neutron", "topology.files"},
+    "network": {"common", "container", "neutron", "topology.files", "topology.pci_files"},
     "messaging": {"common", "objects"},
     "scheduler": {"common", "messaging", "objects", "db", "topology"},
     "volume": {"cinder", "common", "objects", "container"},

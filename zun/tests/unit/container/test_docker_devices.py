@@ -11,7 +11,7 @@ from zun.container.docker.devices import (
     DeviceFacts,
     Passthrough,
     configured_parts,
-    network_addresses,
+    moved_cards,
     passthrough,
     told,
     told_in,
@@ -27,6 +27,7 @@ DISK = Device("0000:82:00.0", "144d", "a80a", "010802", driver="nvme", nodes=("/
 BOUND = replace(DISK, address="0000:83:00.0", driver="vfio-pci", iommu_group=7, nodes=("/dev/vfio/7",))
 UNBOUND = replace(DISK, address="0000:84:00.0", driver=None, nodes=())
 VF = Device("0000:05:10.0", "8086", "10ed", "020000", type=DeviceType.VF, driver="ixgbevf", interfaces=("ens1v0",))
+NOTHING = replace(VF, driver="igb_uio", interfaces=())
 RDMA = replace(VF, address="0000:06:00.1", driver="mlx5_core", nodes=("/dev/infiniband/uverbs0",))
 RNG = Device("/dev/hwrng", type=DeviceType.PATH, nodes=("/dev/hwrng",))
 LINK = Device("/dev/disk/by-id/blue", type=DeviceType.PATH, nodes=("/dev/nvme9n1",))
@@ -71,7 +72,14 @@ def test_files(device: Device, shared: list[str], nodes: list[str]) -> None:
     assert answer.nodes == tuple(map(node, nodes))
     assert answer.locks_memory == (device in (BOUND, RDMA))
     assert answer.environment == {"ZUN_DEVICES": f"x={device.address}"}
-    assert network_addresses(devices(device)) == ((device.address,) if device in (VF, RDMA) else ())
+    assert moved_cards(devices(device)) == ((device.address,) if device.vendor_id else ())
+
+
+def test_card_whose_interface_is_in_its_container_can_be_given():
+    """The audit asks again while the container runs: /sys of the host does not show the interface then."""
+    moved = replace(VF, interfaces=())
+    answer = passthrough(devices(moved, offered=(moved,)), DeviceFacts(network_cards={moved.address}))
+    assert isinstance(answer, Passthrough)
 
 
 def test_shared_files_come_once() -> None:
@@ -127,6 +135,10 @@ def test_cdi_edits() -> None:
     ),
     pytest.param(devices(CARD), DeviceFacts(), None, "described by no file in /etc/cdi", id="no-file"),
     pytest.param(devices(UNBOUND), DeviceFacts(), None, "bind the device to a driver", id="no-driver"),
+    pytest.param(
+        devices(NOTHING, offered=(NOTHING,)), DeviceFacts(), None,
+        "its driver igb_uio gives no file under /dev and no network interface", id="network-card-without-an-interface",
+    ),
     pytest.param(
         devices(RNG, offered=()), DeviceFacts(), None, r"device /dev/hwrng \(x\) is gone from the host", id="gone"
     ),

@@ -50,6 +50,23 @@ def test_address_and_vlan_are_set_at_the_card(functions, commands):
     ]
 
 
+def test_uplink_among_its_representors_is_the_card(functions, commands, root):
+    """A card in switchdev mode has a representor of each virtual function beside the uplink."""
+    net = root / "sys/bus/pci/devices" / CARD / "net"
+    for name, port in (("ens1", "p0"), ("a0", "pf0vf0"), ("a1", "c1pf0vf1"), ("a2", "pf0sf8")):
+        (net / name).mkdir(exist_ok=True)
+        (net / name / "phys_port_name").write_text(f"{port}\n")
+    functions.plug(wiring())
+    assert commands[1][:6] == (*SET, "ens1", "vf")
+
+
+def test_interface_of_a_virtual_function_of_virtio(functions, commands, root):
+    devices = root / "sys/bus/pci/devices" / SECOND
+    (devices / "virtio7").mkdir()
+    (devices / "net").rename(devices / "virtio7/net")
+    assert functions.plug(wiring()) == "ens1v1"
+
+
 def test_an_interface_that_came_back_renamed(functions, commands, root):
     """The kernel gives it back by its name in the container, or by a new one."""
     net = root / "sys/bus/pci/devices" / SECOND / "net"

@@ -63,9 +63,16 @@ def test_a_node_that_is_none_leaves_a_note(found, files, note):
     assert any(each.startswith(note) for each in topology.notes)
 
 
-def test_one_cell_proves_nothing_by_cpus(found):
-    machine = changed(nodes={0: {"cpus": "0-7"}})
-    assert found(machine=machine, files={"local_cpulist": "0-7\n"}).devices[0].cell is None
+@pytest.mark.parametrize(("files", "cell"), [
+    ({"local_cpulist": "0-7\n"}, 3),
+    ({"numa_node": "-1\n"}, 3),
+    ({}, 3),
+    ({"numa_node": "3\n"}, 3),
+    ({"numa_node": "0\n"}, None),
+])
+def test_devices_of_a_host_with_one_cell_are_on_it(found, files, cell):
+    machine = changed(nodes={3: {"cpus": "0-7"}})
+    assert found(machine=machine, files=files).devices[0].cell == cell
 
 
 @pytest.mark.parametrize("files", [
@@ -91,6 +98,7 @@ def test_a_link_without_its_folder(tmp_path):
     (ADDRESS, ("pci0000:80",), "pci0000:80", None),
     (ADDRESS, ("pci0000:80", "0000:80:01.0"), "pci0000:80", None),
     (ADDRESS, SWITCHED, "pci0000:80", "0000:82:00.0"),
+    (ADDRESS, (*SWITCHED, "0000:84:00.0", "0000:85:00.0"), "pci0000:80", "0000:82:00.0"),
     ("10000:00:04.0", ("pci10000:00",), "pci10000:00", None),
 ])
 def test_path(found, address, path, root, switch):
@@ -127,6 +135,54 @@ def test_functions(found, files, links, kind, physical):
         {}, {"driver": "../drivers/vfio-pci", "iommu_group": "../iommu_groups/9"}, ("/dev/vfio/9",), id="vfio"
     ),
     pytest.param({}, {"driver": "../drivers/vfio-pci"}, (), id="vfio-without-a-group"),
+    pytest.param(
+        {"vfio-dev/vfio0/dev": "242:0\n", "vfio-dev/vfio0/uevent": "DEVNAME=vfio/devices/vfio0\n"},
+        {"driver": "../drivers/nvgrace-gpu-vfio-pci", "iommu_group": "../iommu_groups/5"}, ("/dev/vfio/5",),
+        id="vfio-variant",
+    ),
+    pytest.param(
+        {}, {"driver": "../drivers/mlx5_vfio_pci", "iommu_group": "../iommu_groups/5"}, ("/dev/vfio/5",),
+        id="vfio-variant-before-linux-6.1",
+    ),
+    pytest.param(
+        {"vfio-dev/vfio3/x": ""}, {"driver": "../drivers/a-later-one", "iommu_group": "../iommu_groups/5"},
+        ("/dev/vfio/5",), id="vfio-of-another-name",
+    ),
+    pytest.param(
+        {}, {"driver": "../drivers/nvidia", "iommu_group": "../iommu_groups/5"}, (), id="group-of-a-kernel-driver"
+    ),
+    pytest.param(
+        {"accel/accel0/dev": "261:0\n", "accel/accel0/uevent": "MAJOR=261\nMINOR=0\nDEVNAME=accel/accel0\n",
+         "accel/accel_controlD0/dev": "260:0\n", "accel/accel_controlD0/uevent": "DEVNAME=accel/accel_controlD0\n"},
+        {"driver": "../drivers/habanalabs"}, ("/dev/accel/accel0", "/dev/accel/accel_controlD0"), id="accelerator",
+    ),
+    pytest.param({"accel/accel1/dev": "261:1\n"}, {}, ("/dev/accel/accel1",), id="accelerator-without-uevent"),
+    pytest.param({"uio/uio0/dev": "240:0\n"}, {"driver": "../drivers/igb_uio"}, ("/dev/uio0",), id="uio"),
+    pytest.param({"block/cciss!c0d0/dev": "104:0\n"}, {}, ("/dev/cciss/c0d0",), id="slash-in-a-name"),
+    pytest.param(
+        {"virtio2/block/vdb/dev": "254:16\n", "virtio2/block/vdb/vdb1/dev": "254:17\n",
+         "virtio2/block/vdb/vdb1/partition": "1\n", "virtio2/virtio-ports/vport2p1/dev": "243:1\n"},
+        {}, ("/dev/vdb", "/dev/vport2p1"), id="virtio-one-folder-lower",
+    ),
+    pytest.param(
+        {"dsa0/wq0.0/dev": "236:0\n", "dsa0/wq0.0/uevent": "DEVNAME=dsa/wq0.0\n"}, {}, ("/dev/dsa/wq0.0",),
+        id="work-queue",
+    ),
+    pytest.param(
+        {"sound/card1/controlC1/dev": "116:8\n", "sound/card1/controlC1/uevent": "DEVNAME=snd/controlC1\n"}, {},
+        ("/dev/snd/controlC1",), id="sound",
+    ),
+    pytest.param({"ptp/ptp0/dev": "249:0\n", "net/ens1/address": ""}, {}, ("/dev/ptp0",), id="clock-of-a-card"),
+    pytest.param({"drm/card0/dev": "1:1\n", "drm/card0/uevent": "DEVNAME=../sda\n"}, {}, ("/dev/dri/card0",),
+                 id="name-outside-dev"),
+    pytest.param(
+        {"i2c-3/i2c-dev/i2c-3/dev": "89:3\n", "usb1/1-1/dev": "189:1\n", "rtc/rtc0/dev": "254:0\n",
+         "watchdog/watchdog0/dev": "250:0\n", "ata1/host0/target0:0:0/0:0:0:0/bsg/0:0:0:0/dev": "251:0\n",
+         "ata1/host0/target0:0:0/0:0:0:0/scsi_generic/sg0/dev": "21:0\n",
+         "ata1/host0/target0:0:0/0:0:0:0/block/sda/dev": "8:0\n", "0000:82:00.0/nvme/nvme7/dev": "1:1\n",
+         "pci10000:00/10000:00:01.0/nvme/nvme8/dev": "1:1\n", "mtd/mtd0/dev": "90:0\n"},
+        {}, ("/dev/sda",), id="never-given",
+    ),
 ])
 def test_nodes(found, files, links, nodes):
     assert found(files=files, links=links).devices[0].nodes == nodes
@@ -151,6 +207,52 @@ def test_disks_of_an_nvme_card_with_several_controllers(found, controllers, node
     own = {"nvme/nvme0/dev": "241:0\n", "nvme/nvme0/nvme0c0n2/size": ""}
     topology = found(machine=changed(files={**told, f"{card}/nqn": "card\n"}), files=own)
     assert (topology.devices[0].nodes, topology.notes) == (nodes, notes)
+
+
+def test_vfio_without_an_iommu_has_a_file_of_its_own(found):
+    machine = changed(files={"sys/kernel/iommu_groups/0/name": "vfio-noiommu\n"})
+    links = {"driver": "../drivers/vfio-pci", "iommu_group": "../../../kernel/iommu_groups/0"}
+    assert found(machine=machine, links=links).devices[0].nodes == ("/dev/vfio/noiommu-0",)
+
+
+def test_class_by_the_link_of_a_device(found):
+    files = {"card0-DP-1/drm_dp_aux0/dev": "238:0\n"}
+    links = {"card0-DP-1/drm_dp_aux0/subsystem": "../../../../../../class/drm_dp_aux_dev"}
+    assert found(files=files, links=links).devices[0].nodes == ()
+
+
+def kfd(*places: tuple[int, int, int]) -> dict[str, str]:
+    """Return nodes of KFD: domain, place and minor number of each. The first node of a machine is the CPUs."""
+    folder = "sys/class/kfd/kfd/topology/nodes"
+    told = (f"cpu_cores_count 0\ndomain {domain}\nlocation_id {place}\ndrm_render_minor {minor}\n"
+            for domain, place, minor in ((0, 0, 0), *places))  # fmt: skip
+    return {f"{folder}/{number}/properties": text for number, text in enumerate(told)}
+
+
+@pytest.mark.parametrize(("address", "nodes"), [
+    ("0000:0c:00.0", ("/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/dri/renderD130")),
+    ("0000:0c:00.1", ("/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/renderD131")),
+    ("0001:0c:00.0", ("/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/renderD132")),
+])
+def test_gpu_in_partitions_has_the_files_of_all(found, address, nodes):
+    parts = kfd((0, 0xC00, 128), (0, 1 << 28 | 0xC00, 129), (0, 2 << 28 | 0xC00, 130), (0, 0xC01, 131), (1, 0xC00, 132))
+    files = {"drm/card1/dev": "226:1\n", "drm/renderD128/dev": "226:128\n"}
+    topology = found(address, changed(files=parts), files=files, links={"driver": "../drivers/amdgpu"})
+    assert topology.devices[0].nodes == nodes
+
+
+@pytest.mark.parametrize(("files", "names"), [
+    pytest.param({"net/ens1/address": ""}, ("ens1",), id="network-card"),
+    pytest.param({"virtio3/net/eth1/address": ""}, ("eth1",), id="virtio"),
+    pytest.param(
+        {"net/pf0/phys_port_name": "p0\n", "net/eth0/phys_port_name": "pf0vf0\n",
+         "net/eth1/phys_port_name": "c1pf0sf3\n", "net/eth2/phys_port_name": "pf0\n", "net/eth3/address": ""},
+        ("eth3", "pf0"), id="representors",
+    ),
+    pytest.param({"0000:82:00.0/net/ens2/address": ""}, (), id="of-another-device"),
+])
+def test_interfaces(found, files, names):
+    assert found(files=files).devices[0].interfaces == names
 
 
 def test_nvidia_tells_its_node_in_proc(found):
