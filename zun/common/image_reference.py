@@ -18,7 +18,7 @@ _FORM = re.compile(
     rf"(?:(?P<domain>{DOMAIN.pattern})/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)(?::(?P<tag>{_TAG}))?"
     rf"(?:@(?P<digest>{_DIGEST}))?"
 )
-_TAGGED = re.compile(rf"(?P<name>.*):(?P<tag>{_TAG})", re.DOTALL)
+_TAG_FORM = re.compile(_TAG)
 #: Docker's own registry, to which a name without a registry belongs, and its further names.
 DOCKER_HUB = "docker.io"
 OF_DOCKER_HUB = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io"})
@@ -108,9 +108,9 @@ def split(term: str) -> tuple[str, str | None]:
     The colon of a port or of an address in brackets begins no tag: ``myhost:5000/app`` has none.
     """
     name, _, digest = term.partition("@")
-    tagged = _TAGGED.fullmatch(name)
-    if tagged is not None:
-        return tagged["name"], digest or tagged["tag"]
+    untagged, colon, tag = name.rpartition(":")
+    if colon and _TAG_FORM.fullmatch(tag):
+        return untagged, digest or tag
     return name, digest or None
 
 
