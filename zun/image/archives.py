@@ -11,7 +11,7 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, BinaryIO
 
 from zun.common import exceptions
@@ -86,19 +86,15 @@ class Renamed:
         return kept, found
 
     def _of_oci(self, index: tarfile.TarInfo, files: dict[str, tarfile.TarInfo]) -> dict[str, Any]:
-        """Return what Docker's own manifest says, made of an image layout of OCI."""
-        manifests = _members(self._json(index), manifests=list)["manifests"]
-        if len(manifests) != 1:
-            raise _unusable(f"its {_OCI} names {len(manifests)} images; save one image, for one platform")
+        """Return what Docker's own manifest says, made of an image layout of OCI.
 
-        def blob(described: Any) -> str:
-            return "blobs/" + str(_members(described, digest=str)["digest"]).replace(":", "/", 1)
-
-        path = blob(manifests[0])
-        if path not in files:
-            raise _unusable(f"it lacks {path[:100]}")
-        manifest = _members(self._json(files[path]), config=dict, layers=list)
-        return {"Config": blob(manifest["config"]), "Layers": [blob(each) for each in manifest["layers"]]}
+        The index may name an image, or an index that names the image for each platform.
+        """
+        found = self._json(files[_only_image(self._json(index), files)])
+        if isinstance(found, dict) and "manifests" in found:
+            found = self._json(files[_only_image(found, files)])
+        manifest = _members(found, config=dict, layers=list)
+        return {"Config": _blob(manifest["config"]), "Layers": [_blob(each) for each in manifest["layers"]]}
 
     def _json(self, member: tarfile.TarInfo) -> Any:
         if not member.isreg() or member.size > _MOST_JSON:
@@ -106,6 +102,37 @@ class Renamed:
         file = self._tar.extractfile(member)
         assert file is not None  # it is a regular file
         return json.loads(file.read())
+
+
+def _only_image(index: Any, files: Container[str]) -> str:
+    """Return the file of the one image that an index of OCI names.
+
+    Attestations are left out, and images that are not in the archive: a tool that saves one platform of an image keeps
+    the index of all of them.
+    """
+    named = {_blob(each): _platform(each) for each in _members(index, manifests=list)["manifests"]}
+    images = {path: platform for path, platform in named.items() if "unknown" not in platform.split("/")}
+    here = {path: platform for path, platform in images.items() if path in files}
+    if len(here) > 1:
+        platforms = sorted(filter(None, here.values()))
+        of = f", for {', '.join(platforms)[:100]}" if platforms else ""
+        raise _unusable(f"its index names {len(here)} images{of}; save one image, for one platform")
+    if not here:
+        lacking = next(iter(images), None)
+        raise _unusable("its index names no image" if lacking is None else f"it lacks {lacking[:100]}")
+    return next(iter(here))
+
+
+def _platform(described: Any) -> str:
+    """Return the platform of a member of an index, for example ``linux/arm64/v8``; empty if it has none."""
+    platform = described.get("platform")
+    parts = [platform.get(name) for name in ("os", "architecture", "variant")] if isinstance(platform, dict) else []
+    return "/".join(part for part in parts if isinstance(part, str))
+
+
+def _blob(described: Any) -> str:
+    """Return the file of what a member of OCI describes."""
+    return "blobs/" + str(_members(described, digest=str)["digest"]).replace(":", "/", 1)
 
 
 def _members(value: Any, **kinds: type) -> dict[str, Any]:

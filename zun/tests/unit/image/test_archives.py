@@ -67,14 +67,48 @@ def test_long_names_of_files_stay():
     assert renamed(saved(**{long: b"data"}))[long] == b"data"
 
 
-def oci(count=1, **changed):
-    image = {"config": {"digest": "sha256:c"}, "layers": [{"digest": "sha256:l1"}, {"digest": "sha256:l2"}]} | changed
-    files = {"oci-layout": b"{}", "blobs/sha256/m": json.dumps(image).encode(), "blobs/sha256/c": b"{}"}
-    return tar(files | {"index.json": json.dumps({"manifests": [{"digest": "sha256:m"}] * count}).encode()})
+IMAGE = {"config": {"digest": "sha256:c"}, "layers": [{"digest": "sha256:l1"}, {"digest": "sha256:l2"}]}
 
 
-def test_a_layout_of_oci():
-    files = renamed(oci())
+def oci(*described, **changed):
+    """An archive whose index describes these; without any, the image alone. ``changed`` are members of the image."""
+    files = {"oci-layout": b"{}", "blobs/sha256/m": json.dumps(IMAGE | changed).encode(), "blobs/sha256/c": b"{}"}
+    return laid_out(files, *(described or (of("m"),)))
+
+
+def laid_out(files, *described):
+    return tar(files | {"index.json": json.dumps({"manifests": described}).encode()})
+
+
+def of(name, platform=None, **more):
+    """A member of an index, for example of ``linux/arm64/v8``."""
+    parts = dict(zip(("os", "architecture", "variant"), platform.split("/"), strict=False)) if platform else None
+    return {"digest": f"sha256:{name}", **({"platform": parts} if parts else {}), **more}
+
+
+def nested(*described, **files):
+    """An archive whose index names an index of these."""
+    blobs = {"m": IMAGE, "i": {"manifests": described}, **files}
+    data = {f"blobs/sha256/{name}": json.dumps(blob).encode() for name, blob in blobs.items()}
+    return laid_out({"oci-layout": b"{}", "blobs/sha256/c": b"{}", **data}, of("i"))
+
+
+ATTESTED = of("a", "unknown/unknown", annotations={"vnd.docker.reference.type": "attestation-manifest"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(oci(), id="one"),
+        pytest.param(oci(of("m"), of("m", annotations={"org.opencontainers.image.ref.name": "2"})), id="two-names"),
+        pytest.param(oci(of("m", "linux/amd64"), ATTESTED), id="attested"),
+        pytest.param(nested(of("m")), id="index-of-one"),
+        pytest.param(nested(of("m", "linux/amd64"), ATTESTED, a=IMAGE), id="index-with-attestation"),
+        pytest.param(nested(of("m", "linux/amd64"), of("x", "linux/arm64/v8")), id="other-platform-not-saved"),
+    ],
+)
+def test_a_layout_of_oci(data):
+    files = renamed(data)
     layers = ["blobs/sha256/l1", "blobs/sha256/l2"]
     assert manifest(files) == [{"Config": "blobs/sha256/c", "Layers": layers, "RepoTags": [NAME]}]
     assert "index.json" not in files and "blobs/sha256/c" in files
@@ -94,8 +128,19 @@ def test_a_layout_of_oci():
         pytest.param(tar({"manifest.json": b"[]"}), "does not name one image", id="no-image"),
         pytest.param(tar({"manifest.json": b"[{}, {}]"}), "does not name one image", id="two-images"),
         pytest.param(tar({"manifest.json": b'[{"Config": 1, "Layers": []}]'}), "Config and Layers", id="no-config"),
-        pytest.param(oci(2), "names 2 images", id="two-platforms"),
-        pytest.param(oci(layers=None), "config and layers", id="index-of-index"),
+        pytest.param(oci(of("m"), of("c")), "names 2 images; save one image", id="two-images-of-oci"),
+        pytest.param(
+            nested(of("m", "linux/amd64"), of("n", "linux/arm64/v8"), n=IMAGE),
+            "names 2 images, for linux/amd64, linux/arm64/v8; save one image, for one platform",
+            id="two-platforms",
+        ),
+        pytest.param(nested(of("i2"), i2={"manifests": [of("m")]}), "config and layers", id="index-of-index-of-index"),
+        pytest.param(nested(ATTESTED, a=IMAGE), "names no image", id="attestation-alone"),
+        pytest.param(nested(), "names no image", id="empty-index"),
+        pytest.param(nested(of("x", "linux/arm64")), "lacks blobs/sha256/x", id="no-platform-saved"),
+        pytest.param(oci(5), "digest where it should", id="member-is-a-number"),
+        pytest.param(nested({"digest": "sha256:m", "platform": "linux"}, of("c")), "names 2", id="platform-is-a-text"),
+        pytest.param(oci(layers=None), "config and layers", id="no-layers"),
         pytest.param(tar({"index.json": b'{"manifests": [{"digest": "x:y"}]}'}), "lacks blobs/x/y", id="no-blob"),
         pytest.param(tar({"manifest.json": b" " * (4 << 20) + b"[]"}), "at most 4 MiB", id="large-manifest"),
         pytest.param(tar({str(n): b"" for n in range(10_001)}), "more than 10000 files", id="many-files"),
