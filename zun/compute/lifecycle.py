@@ -81,7 +81,7 @@ class Lifecycle:
         self._objects.align(container, plan)
         if networks_of(container):  # somebody may have removed what nothing was running in
             self._networks.settle(context, container)
-        elif container.capsule_uuid is None:
+        if container.capsule_uuid is None:
             self._networks.rejoin(container)
         return plan
 

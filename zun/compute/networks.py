@@ -74,7 +74,7 @@ class Networks:
             return self._driver.default(container.project_id)
 
     def rejoin(self, container: Container) -> None:
-        """Put the container back on its project's default network, before a start, if somebody removed the network."""
+        """Restore what a start needs of networks besides those of the container's ports, if somebody removed it."""
         with self._queues.turn(container.project_id):
             self._driver.rejoin(container, container.project_id)
 

@@ -98,9 +98,8 @@ class ContainerView(Protocol):
 class Plug:
     """The runtime's network of a new container, and its addresses there. If an address is None, the runtime chooses.
 
-    ``network`` may be ``container:ID``: the new container shares the network and the addresses of container ID. With
-    ``by_name``, the other containers of the network resolve the new container by its name. ``options`` are for the
-    runtime's driver of the network. ``dns`` are addresses of name servers; without them the runtime chooses.
+    With ``by_name``, the other containers of the network resolve the new container by its name. ``options`` are for
+    the runtime's driver of the network. ``dns`` are addresses of name servers; without them the runtime chooses.
     """
 
     network: str
@@ -425,8 +424,8 @@ class Lifecycle(Protocol):
           variable ``ZUN_DEDICATED_CPUS``.
 
         If an earlier attempt of this host left an object behind, ``create`` adopts the object: it moves the object to
-        these cpusets if they differ, changes nothing else and returns the object's id. An object with other devices is
-        replaced.
+        these cpusets if they differ, connects the object to its first network, changes nothing else and returns the
+        object's id. An object with other devices is replaced.
 
         DeviceUnusable if a device is gone or cannot be given. ImageNotFound if the image is not on the host
         (:meth:`Images.pull_image` brings it). ContainerAlreadyExists if an object of another host has the name.

@@ -21,7 +21,9 @@ from zun.common.subnets import Pool
 from zun.container.docker.client import (
     DEFAULT_PREFIX,
     LABEL_HOST,
+    LABEL_UUID,
     NAME_PREFIX,
+    NOWHERE,
     Engine,
     OnEngine,
     Settings,
@@ -37,12 +39,11 @@ LABEL_NETWORK = "zun.network"
 LABEL_NAME = "zun.name"
 #: Label of default networks.
 LABEL_DEFAULT = "zun.default"
+#: Label of networks that have no containers: see ``DockerNetworks.rejoin``.
+LABEL_EMPTY = "zun.empty"
 BRIDGE_OPTION = "com.docker.network.bridge.name"
 #: Largest number of further subnets tried for a default network if another process took the chosen subnet.
 TRIES = 8
-#: Docker's network for a container without networks. A container that left its last network joins it; otherwise its
-#: next start would attach it to its first network again, with an address that Docker chooses.
-NOWHERE = "none"
 
 
 class DockerNetworks(OnEngine):
@@ -93,12 +94,19 @@ class DockerNetworks(OnEngine):
         return Plug(self._default_name(project_id), by_name=True)
 
     def rejoin(self, container: Plugged, project_id: str) -> None:
-        if self._pool is None:
-            return
+        """Do as the protocol says, and see that the network exists by which an earlier release created the container.
+
+        That release named the container's first network in the object's ``NetworkMode``, which never changes. Docker
+        from 26 on starts the object only if a network of this name exists, although the container has left it.
+        """
         network, name = self._default_name(project_id), object_name(container.uuid)
         with self._engine.translated("change the networks of", container):
-            endpoint = (self._engine.api.inspect_container(name)["NetworkSettings"]["Networks"] or {}).get(network)
-            if endpoint is None:
+            found = self._engine.api.inspect_container(name)
+            first = found["HostConfig"]["NetworkMode"]
+            if _is_ours(first) and not self._is_here(first):
+                self._create_empty(first)
+            endpoint = (found["NetworkSettings"]["Networks"] or {}).get(network)
+            if self._pool is None or endpoint is None:
                 return
             self._ensure_default(project_id, self._pool)
             if not self._is_of(network, endpoint):
@@ -142,6 +150,7 @@ class DockerNetworks(OnEngine):
                     self._disconnect(name, wrong)
             for network, endpoint in missing.items():
                 api.connect_container_to_network(name, network, **endpoint)
+            # Else the next start would attach a container of an earlier release to its first network again.
             if not wanted and now and all(map(_is_ours, now)):
                 api.connect_container_to_network(name, NOWHERE)
 
@@ -172,7 +181,16 @@ class DockerNetworks(OnEngine):
                 raise
 
     def present(self) -> set[str]:
-        return {each["Labels"][LABEL_NETWORK] for each in self._listed(LABEL_NETWORK)}
+        found = {each["Labels"][LABEL_NETWORK] for each in self._listed(LABEL_NETWORK)}
+        with self._engine.translated("list networks"):
+            lacking = {each for each in self._first_networks() if not self._is_here(each)}
+        return found | {each.removeprefix(NAME_PREFIX) for each in lacking}  # ``remove`` gives these an empty network
+
+    def _first_networks(self) -> set[str]:
+        """Return the names of networks that Docker looks for when it starts containers of an earlier release."""
+        with self._engine.translated("list containers"):
+            listed = self._engine.api.containers(all=True, filters={"label": LABEL_UUID})
+        return {mode for each in listed if _is_ours(mode := each["HostConfig"].get("NetworkMode") or "")}
 
     def _listed(self, *labels: str) -> list[dict[str, Any]]:
         """Return Docker's networks that this host's agent created and that have all of ``labels``."""
@@ -182,7 +200,15 @@ class DockerNetworks(OnEngine):
         return found
 
     def remove(self, network_uuid: str) -> None:
-        self._remove(bridge_name(network_uuid), f"network {network_uuid}")
+        name = bridge_name(network_uuid)
+        needed = name in self._first_networks()
+        with self._engine.translated(f"remove network {network_uuid}"):
+            found = self._found(name)
+            if needed and found is not None and _is_empty(found):
+                return
+            self._remove(name, f"network {network_uuid}")
+            if needed:
+                self._create_empty(name)
 
     def _remove(self, name: str, what: str) -> None:
         with self._engine.translated(f"remove {what}"):
@@ -223,8 +249,11 @@ class DockerNetworks(OnEngine):
     def ensure(self, port: PortView) -> None:
         name = bridge_name(port.network_uuid)
         with self._engine.translated(f"bring network {port.network_uuid} to this host"):
-            if self._is_here(name):
-                return
+            found = self._found(name)
+            if found is not None:
+                if not _is_empty(found):
+                    return
+                self._engine.api.remove_network(name)
             labels = {
                 LABEL_HOST: self.settings.host_label,
                 LABEL_NETWORK: port.network_uuid,
@@ -298,12 +327,28 @@ class DockerNetworks(OnEngine):
         """Return Docker's name of the project's default network. Each agent of a daemon has names of its own."""
         return f"{DEFAULT_PREFIX}{_digest(f'{self.settings.host_label}/{project_id}')}"
 
+    def _create_empty(self, name: str) -> None:
+        """Create a network for its name alone. No container is ever attached to it."""
+        uuid = name.removeprefix(NAME_PREFIX)
+        self._engine.api.create_network(
+            name,
+            driver="bridge",
+            options={BRIDGE_OPTION: interface_name(name)},
+            internal=True,
+            check_duplicate=True,
+            labels={LABEL_HOST: self.settings.host_label, LABEL_NETWORK: uuid, LABEL_EMPTY: "true"},
+        )
+        LOG.info("Made an empty network %s, without which Docker would not start a container that left it", name)
+
     def _is_here(self, name: str) -> bool:
+        return self._found(name) is not None
+
+    def _found(self, name: str) -> dict[str, Any] | None:
         try:
-            self._engine.api.inspect_network(name)
+            found: dict[str, Any] = self._engine.api.inspect_network(name)
         except docker_errors.NotFound:
-            return False
-        return True
+            return None
+        return found
 
 
 def bridge_name(network_uuid: str) -> str:
@@ -327,6 +372,10 @@ def _is_ours(network: str) -> bool:
     Default networks do not: containers have no port for them.
     """
     return network.startswith(NAME_PREFIX) and not network.startswith(DEFAULT_PREFIX)
+
+
+def _is_empty(network: Mapping[str, Any]) -> bool:
+    return LABEL_EMPTY in (network.get("Labels") or {})
 
 
 def _digest(text: str) -> str:

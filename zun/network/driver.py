@@ -79,7 +79,10 @@ class NetworkDriver(Protocol):
         ...
 
     def rejoin(self, container: Plugged, project_id: str) -> None:
-        """Attach a stopped container to the project's default network again, if the network was removed meanwhile."""
+        """Make a stopped container ready for a start, if a network that the start needs was removed meanwhile.
+
+        A container on the project's default network is attached to it again.
+        """
         ...
 
     def defaults(self) -> set[str]:
@@ -128,11 +131,14 @@ class NetworkDriver(Protocol):
         ...
 
     def present(self) -> set[str]:
-        """Return the uuids of the networks that exist on this host."""
+        """Return the uuids of the networks for which ``remove`` has something to do on this host."""
         ...
 
     def remove(self, network_uuid: str) -> None:
-        """Remove the network from this host, if it exists. Raises Conflict while a container is attached to it."""
+        """Remove the network from this host, if it exists. Raises Conflict while a container is attached to it.
+
+        What a container's next start needs of the network stays.
+        """
         ...
 
     def is_free(self, host_ip: str, host_port: int, protocol: str) -> bool:

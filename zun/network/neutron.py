@@ -20,7 +20,7 @@ from zun.common import exceptions, metrics
 from zun.container.docker.client import Engine, Settings
 from zun.container.driver import Plug
 from zun.network.docker import DockerNetworks, bridge_name
-from zun.network.driver import Plugged, PortView
+from zun.network.driver import PortView
 from zun.network.plugin import WIRING, Server, Switch, Wires, swept
 from zun.network.virtual_functions import VirtualFunctions
 from zun.network.wiring import OpenVSwitch
@@ -94,9 +94,6 @@ class NeutronNetworks(DockerNetworks):
     def default(self, project_id: str) -> Plug | None:
         """Return no network at all: the API gives each container a port."""
         return Plug("none")
-
-    def rejoin(self, container: Plugged, project_id: str) -> None:
-        return
 
     def defaults(self) -> set[str]:
         return set()

@@ -35,6 +35,8 @@ LABEL_HOST = "zun.host"
 NAME_PREFIX = "zun-"
 #: Prefix of the names of the projects' default networks, which the service creates by itself.
 DEFAULT_PREFIX = "zun-default-"
+#: Docker's network for a container without networks. Docker connects such a container to no other network.
+NOWHERE = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from zun.common import exceptions
 from zun.common.states import Kind
 from zun.common.units import MIB
-from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Settings, object_name
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, NOWHERE, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 from zun.topology import CPUPolicy
 
@@ -60,11 +60,10 @@ def request_body(
     if memory is not None:
         body["HostConfig"] |= memory_limits(memory, settings.memory_swap_mib)
     if plug is not None:
-        body["HostConfig"]["NetworkMode"] = plug.network
+        # A start looks for the network of this name as long as the object exists, although the container has left it.
+        body["HostConfig"]["NetworkMode"] = NOWHERE
         if plug.dns:
             body["HostConfig"]["Dns"] = list(plug.dns)
-        if endpoint := _endpoint(container, plug):
-            body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: endpoint}}
     if mounts:
         body["HostConfig"]["Mounts"] = [_mount(each, settings.host_label) for each in mounts]
     if container.command:
@@ -93,22 +92,14 @@ def request_body(
     return body
 
 
-def _endpoint(container: ContainerView, plug: Plug) -> dict[str, Any]:
-    """Return Docker's members for the fixed addresses and the alias of the container in its network."""
-    endpoint: dict[str, Any] = {}
-    if addresses := fixed_addresses(plug):
-        endpoint["IPAMConfig"] = addresses
-    if plug.options:
-        endpoint["DriverOpts"] = dict(plug.options)
-    if plug.by_name and container.name:
-        endpoint["Aliases"] = [container.name]
-    return endpoint
-
-
-def fixed_addresses(plug: Plug) -> dict[str, str]:
-    """Return Docker's members for the addresses that the service chose."""
-    given = {"IPv4Address": plug.ipv4, "IPv6Address": plug.ipv6}
-    return {name: value for name, value in given.items() if value is not None}
+def endpoint(container: ContainerView, plug: Plug) -> dict[str, Any]:
+    """Return the arguments with which docker-py connects the container to its first network."""
+    return {
+        "ipv4_address": plug.ipv4,
+        "ipv6_address": plug.ipv6,
+        "driver_opt": dict(plug.options),
+        "aliases": [container.name] if plug.by_name and container.name else [],
+    }
 
 
 def _published(ports: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:

@@ -2,14 +2,14 @@
 """Create, move and remove containers."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from docker import errors as docker_errors
 
 from zun.common import exceptions
-from zun.container.docker.client import LABEL_UUID, Engine, object_name
-from zun.container.docker.create import dedicated_in, request_body
+from zun.container.docker.client import LABEL_UUID, NOWHERE, Engine, object_name
+from zun.container.docker.create import dedicated_in, endpoint, request_body
 from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
 from zun.container.docker.facts import disk_quota_supported
@@ -23,7 +23,7 @@ _LEAVING = frozenset({"removing", "dead"})
 
 
 class DockerLifecycle(DockerDevices):
-    """Runs each operation with one call to the daemon, except when an object of an earlier attempt is in the way."""
+    """Runs each operation but ``create`` with one call to the daemon."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -70,12 +70,25 @@ class DockerLifecycle(DockerDevices):
                     raise
                 found = self._adopt(container, body)
                 if found is not None:
-                    return found
+                    self._attach(container, found["Id"], found["NetworkSettings"]["Networks"] or (), plug)
+                    return found["Id"]
                 answer = self._engine.api.create_container_from_config(body, name)
+            self._attach(container, answer["Id"], [NOWHERE], plug)
         for warning in answer.get("Warnings") or ():
             # Docker drops a limit that its kernel does not support, and reports it only here.
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
         return answer["Id"]
+
+    def _attach(
+        self, container: ContainerView, container_id: str, connected: Collection[str], plug: Plug | None
+    ) -> None:
+        """Connect an object, which is in the networks ``connected``, to the first network of its container."""
+        if plug is None or plug.network == NOWHERE or plug.network in connected:
+            return
+        api = self._engine.api
+        if NOWHERE in connected:  # Docker refuses any other network beside it
+            api.disconnect_container_from_network(container_id, NOWHERE, force=True)
+        api.connect_container_to_network(container_id, plug.network, **endpoint(container, plug))
 
     def start(self, container: ContainerView) -> None:
         with self._engine.translated("start", container):
@@ -113,8 +126,8 @@ class DockerLifecycle(DockerDevices):
             if found is not None:
                 self._remove(found["Id"], force=force)
 
-    def _adopt(self, container: ContainerView, body: Mapping[str, Any]) -> str | None:
-        """Return the id of the object that an earlier attempt left under the name, or None if the name is free now.
+    def _adopt(self, container: ContainerView, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return Docker's description of an earlier attempt's object, or None if its name is free now.
 
         Docker cannot change the devices and the environment of an object. So an object with other devices is removed,
         and an object that tells a mixed container other CPUs.
@@ -140,7 +153,7 @@ class DockerLifecycle(DockerDevices):
             # The earlier attempt had another plan.
             self._engine.api.update_container(found["Id"], cpuset_cpus=cpuset_cpus, cpuset_mems=cpuset_mems)
         LOG.info("Adopted object %s of container %s", found["Id"], container.uuid)
-        return found["Id"]
+        return found
 
     def _inspect(self, container: ContainerView) -> dict[str, Any] | None:
         try:

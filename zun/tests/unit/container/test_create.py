@@ -6,7 +6,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.container.docker.client import Settings
-from zun.container.docker.create import cpu_limits, memory_limits, request_body
+from zun.container.docker.create import cpu_limits, endpoint, memory_limits, request_body
 from zun.container.docker.profile import Profile
 from zun.container.driver import Plug, RuntimeMount
 from zun.tests.unit.container.samples import Sample
@@ -204,28 +204,25 @@ def test_network_of_the_host() -> None:
     assert body(Sample(), network_mode="none")["HostConfig"]["NetworkMode"] == "none"
 
 
+@pytest.mark.parametrize("plug", [Plug("net"), Plug("net", "10.1.0.2", "fd00::2"), Plug("none")])
+def test_no_network_is_named_for_ever(plug: Plug) -> None:
+    made = body(Sample(), plug=plug, network_mode="bridge")
+    assert (made["HostConfig"]["NetworkMode"], "NetworkingConfig" in made) == ("none", False)
+
+
 @pytest.mark.parametrize(
-    ("plug", "addresses"),
+    ("name", "plug", "expected"),
     [
-        (Plug("net"), None),
-        (Plug("container:abc"), None),
-        (Plug("net", "10.1.0.2"), {"IPv4Address": "10.1.0.2"}),
-        (Plug("net", "10.1.0.2", "fd00::2"), {"IPv4Address": "10.1.0.2", "IPv6Address": "fd00::2"}),
+        ("web", Plug("net"), (None, None, {}, [])),
+        ("web", Plug("net", "10.1.0.2", "fd00::2"), ("10.1.0.2", "fd00::2", {}, [])),
+        ("web", Plug("net", options={"zun.wiring": "x"}), (None, None, {"zun.wiring": "x"}, [])),
+        ("web", Plug("net", by_name=True), (None, None, {}, ["web"])),
+        (None, Plug("net", by_name=True), (None, None, {}, [])),
     ],
 )
-def test_network_of_its_own(plug: Plug, addresses: dict[str, str] | None) -> None:
-    made = body(Sample(), plug=plug, network_mode="none")
-    expected = None if addresses is None else {"EndpointsConfig": {plug.network: {"IPAMConfig": addresses}}}
-    assert (made["HostConfig"]["NetworkMode"], made.get("NetworkingConfig")) == (plug.network, expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "by_name", "expected"),
-    [("web", True, {"net": {"Aliases": ["web"]}}), ("web", False, None), (None, True, None)],
-)
-def test_name_is_an_alias_on_a_default_network(name: str | None, by_name: bool, expected: Any) -> None:
-    made = body(Sample(name=name), plug=Plug("net", by_name=by_name))
-    assert made.get("NetworkingConfig", {}).get("EndpointsConfig") == expected
+def test_how_the_first_network_is_connected(name: str | None, plug: Plug, expected: tuple[Any, ...]) -> None:
+    names = ("ipv4_address", "ipv6_address", "driver_opt", "aliases")
+    assert endpoint(Sample(name=name), plug) == dict(zip(names, expected, strict=True))
 
 
 def test_ports_are_published_where_that_was_decided() -> None:
