@@ -156,7 +156,7 @@ class Creation:
         """
         try:
             self._driver.ping()
-        except exceptions.Unavailable as exc:
+        except exceptions.ZunError as exc:
             raise exceptions.RuntimeAway() from exc
 
     def resume(self, context: RequestContext, uuid: str) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection of a driver to its Docker daemon."""
 
+import functools
 import logging
 import ssl
 import threading
@@ -25,6 +26,8 @@ from zun.container.driver import ContainerView
 
 PATIENCE = 3600.0  # seconds
 ASKING_VERSION = "1.41"  # for asking the daemon for its version, which works with any version
+#: Docker's words for a version of its API that it does not speak, in lower case. They come with status 400.
+_OTHER_VERSION = "client version"
 
 LOG = logging.getLogger(__name__)
 
@@ -166,7 +169,11 @@ def ask(api: APIClient, method: str, path: str, **options: Any) -> requests.Resp
 
 
 class Engine:
-    """A Docker daemon: its settings and its client. The client connects at first use, so an agent starts without it."""
+    """A Docker daemon: its settings and its client. The client connects at first use, so an agent starts without it.
+
+    The client speaks the API version of the daemon that it met first. If Docker is upgraded meanwhile and refuses that
+    version, the client is replaced, and the request is sent again in the new version.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -177,12 +184,39 @@ class Engine:
     @property
     def api(self) -> APIClient:
         """Return the client, which threads may share. Unavailable if the daemon does not answer."""
-        if self._client is None:
+        client = self._client
+        if client is None:
             with self._connecting:
-                if self._client is None:
+                client = self._client
+                if client is None:
                     with self.translated("connect to Docker"):
-                        self._client = self._connect(self.settings.default_timeout, self.settings.connections)
-        return self._client
+                        client = self._connect(self.settings.default_timeout, self.settings.connections)
+                    client.hooks["response"].append(functools.partial(self._understood, client))
+                    self._client = client
+        return client
+
+    def forget(self, client: APIClient) -> None:
+        """Let the next call make a new client: the daemon of ``client`` may have been replaced."""
+        with self._connecting:
+            if self._client is client:
+                self._client = None
+
+    def _understood(self, client: APIClient, response: requests.Response, **sending: Any) -> requests.Response:
+        """Return ``response``, or that to a second request if the daemon does not speak the client's API version.
+
+        A hook, which requests calls with each response to ``client``. Raises Unavailable if the request cannot be sent
+        again, because its body was read from a stream.
+        """
+        if response.status_code != 400 or _OTHER_VERSION not in response.text.lower():
+            return response
+        self.forget(client)
+        version, request = self.api.api_version, response.request.copy()
+        LOG.info("Docker does not speak version %s of its API any more; now using %s", client.api_version, version)
+        if version == client.api_version or not isinstance(request.body, bytes | str | None):
+            raise exceptions.Unavailable("Docker on the host has just been replaced by another release. Try again.")
+        request.url = str(request.url).replace(f"/v{client.api_version}/", f"/v{version}/", 1)
+        again: requests.Response = response.connection.send(request, **sending)  # type: ignore[attr-defined]
+        return again
 
     @contextmanager
     def patient(self) -> Iterator[APIClient]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from docker import APIClient
 from docker.types import CancellableStream
 
 from zun.common import exceptions
@@ -35,7 +36,8 @@ class DockerEvents(OnEngine):
         while not stop.is_set():
             opened = time.monotonic()
             try:
-                stream = self._open(since)
+                api = self._engine.api
+                stream = self._open(api, since)
             except exceptions.ZunError as exc:
                 if str(exc) != told:  # a new reason: log it once
                     LOG.warning("No events from Docker, trying again until there are: %s", exc)
@@ -50,14 +52,15 @@ class DockerEvents(OnEngine):
                             yield event
                 if not stop.is_set():
                     LOG.warning("Lost the event stream of Docker, connecting again in %s s", delay)
+                    self._engine.forget(api)  # it may be upgraded, or set up anew
             if time.monotonic() - opened >= STABLE:
                 delay = FIRST_DELAY
             stop.wait(delay)
             delay = min(delay * 2, LONGEST_DELAY)
 
-    def _open(self, since: int) -> CancellableStream:
+    def _open(self, api: APIClient, since: int) -> CancellableStream:
         with self._engine.translated("open the event stream"):
-            return self._engine.api.events(
+            return api.events(
                 since=since,
                 decode=True,
                 filters={

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from docker import APIClient
 from docker import errors as docker_errors
 
 from zun.common import exceptions
@@ -27,7 +28,7 @@ class DockerLifecycle(DockerDevices):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._described: tuple[bool, str] | None = None
+        self._described: tuple[APIClient | None, bool, str] = (None, False, "")
 
     def create(
         self,
@@ -178,12 +179,13 @@ class DockerLifecycle(DockerDevices):
                 return
 
     def _daemon(self) -> tuple[bool, str]:
-        """Return whether the daemon can limit disks, and its log driver, as they were at the first question."""
-        if self._described is None:
+        """Return whether the daemon can limit disks, and its log driver. Ask once for each client of the engine."""
+        api = self._engine.api
+        if self._described[0] is not api:
             with self._engine.translated("describe itself"):
-                info = self._engine.api.info()
-            self._described = disk_quota_supported(info, self.settings.root), str(info.get("LoggingDriver") or "")
-        return self._described
+                info = api.info()
+            self._described = api, disk_quota_supported(info, self.settings.root), str(info.get("LoggingDriver") or "")
+        return self._described[1:]
 
 
 def _devices(described: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -49,8 +49,9 @@ def test_a_dedicated_container_runs_on_its_own_cpus_of_one_cell(cloud, context):
     assert held(cloud, container.host) == dict.fromkeys(cpus, container.uuid)
 
 
-def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context):
-    cloud.drivers["one"].fail("ping", exceptions.Unavailable(), times=1000)
+@pytest.mark.parametrize("error", [exceptions.Unavailable(), exceptions.DockerError("client version is too old")])
+def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context, error):
+    cloud.drivers["one"].fail("ping", error, times=1000)
     containers = [cloud.run(context) for _ in range(3)]  # the first host is ever more the emptier one
     assert {(each.status, each.host) for each in containers} == {("Running", "two")}
     assert len(cloud.scheduler.table.host("one").failures) == 1, "it is asked again only when the others are full"
