@@ -69,7 +69,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         "restart_policy": _restart_policy(given.get("restart_policy")),
         "hostname": _hostname(given.get("hostname")),
         "tty": _tty(given, version),
-        "healthcheck": _healthcheck(given.get("healthcheck")),
+        "healthcheck": _healthcheck(given.get("healthcheck"), version),
         "exposed_ports": {port: {} for port in ports} or None,
         "ports": sorted(set(ports.values())) or None,
         "status": str(Status.CREATING),
@@ -162,17 +162,27 @@ def _ports(given: Mapping[str, Any]) -> dict[str, int]:
     return ports
 
 
-def _healthcheck(check: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the stored form: ``cmd`` of the request becomes ``test``. Unknown members are dropped."""
+def _healthcheck(check: Mapping[str, Any] | None, version: Version) -> dict[str, Any] | None:
+    """Return the stored form: ``cmd`` of the request becomes ``test``.
+
+    Up to 1.40 unknown members are dropped, as in Zun. Raises InvalidValue for ``start_interval`` in
+    every version: engines know it, but not all of them.
+    """
     if not check:
         return None
+    known = {"cmd", "test", *_COUNTS}
+    for name in check.keys() - known:
+        if version >= microversion.STRICT or name == "start_interval":
+            raise exceptions.InvalidValue(
+                f"healthcheck: there is no {name[:64]}; possible are cmd, {', '.join(sorted(_COUNTS))}."
+            )
     command = check.get("cmd", check.get("test"))
     if not isinstance(command, str) or not command:
         raise exceptions.InvalidValue("healthcheck: cmd, the command that tests the container's health, is missing.")
     return {"test": command, **{name: _count(name, check[name]) for name in _COUNTS if check.get(name) is not None}}
 
 
-_COUNTS = ("interval", "retries", "timeout")
+_COUNTS = ("interval", "retries", "timeout", "start_period")
 
 
 def _count(name: str, value: Any) -> int:

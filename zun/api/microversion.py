@@ -35,7 +35,7 @@ def v1(minor: int) -> Version:
 
 MIN = v1(1)
 MAX = v1(46)
-STRICT_LISTS = v1(41)  # lists refuse parameters that they do not know
+STRICT = v1(41)  # lists and health checks refuse names that they do not know
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
 MOUNTS = v1(42)  # mounts of type tmpfs, sizes of mounts in MiB

@@ -55,7 +55,7 @@ def check_names(query: Mapping[str, str], known: Set[str], version: Version) -> 
     Clients of those versions send parameters of their own.
     """
     unknown = query.keys() - known
-    if unknown and version >= microversion.STRICT_LISTS:
+    if unknown and version >= microversion.STRICT:
         raise exceptions.InvalidValue(
             f"{_short(min(unknown))}: no such parameter; possible are {', '.join(sorted(known))}."
         )

@@ -65,6 +65,13 @@ class _New:
             help="Linux capability that the container has beside the default ones, for example NET_RAW. May be "
             "repeated (needs a server with microversion 1.46).",
         )
+        for action in parser._actions:
+            if action.dest == "healthcheck":
+                action.help = (
+                    "Test of the container's health: cmd=<command>, which a shell runs, and interval, timeout and "
+                    "start_period in seconds or with s, m or h, and retries, with commas between. Failures during "
+                    "start_period do not count."
+                )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

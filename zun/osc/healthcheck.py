@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse ``--healthcheck cmd=...,interval=...,retries=...,timeout=...``, where the command may contain commas."""
+"""Parse ``--healthcheck cmd=...,interval=...,retries=...,timeout=...,start_period=...``, where the command may contain
+commas.
+"""
 
 import re
 from typing import Any
 
 from osc_lib import exceptions
 
-_MEMBER = re.compile(r",(?=\s*(?:cmd|interval|retries|timeout)=)")
+_MEMBERS = ("cmd", "interval", "retries", "timeout", "start_period")
+_MEMBER = re.compile(rf",(?=\s*(?:{'|'.join(_MEMBERS)})=)")
 _TIME = re.compile(r"([0-9]+)([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -16,8 +19,8 @@ def parse(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for member in _MEMBER.split(text):
         name, separator, value = (part.strip() for part in member.partition("="))
-        if not separator or name not in ("cmd", "interval", "retries", "timeout"):
-            raise _invalid(text, f"{member!r} is none of cmd=, interval=, retries=, timeout=")
+        if not separator or name not in _MEMBERS:
+            raise _invalid(text, f"{member!r} is none of {', '.join(f'{each}=' for each in _MEMBERS)}")
         if name in found:
             raise _invalid(text, f"{name} is given twice")
         found[name] = value if name == "cmd" else _number(text, name, value)

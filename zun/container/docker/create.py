@@ -217,11 +217,13 @@ def _restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 def _healthcheck(check: Mapping[str, Any]) -> dict[str, Any]:
     """Return Docker's health check: 5 seconds are 5000000000 ns. A missing number is 0: Docker uses the image's."""
+    start = int(_number("start_period", check.get("start_period")) * SECOND_NS)
     return {
         "Test": ["CMD-SHELL", check["test"]] if check.get("test") else [],
         "Interval": int(_number("interval", check.get("interval")) * SECOND_NS),
         "Timeout": int(_number("timeout", check.get("timeout")) * SECOND_NS),
         "Retries": int(_number("retries", check.get("retries"))),
+        **({"StartPeriod": start} if start else {}),
     }
 
 

@@ -170,6 +170,7 @@ def test_run(api, run, stored):
         ({"exposed_ports": {"1": {}, "65535": {}, "00080": {}}}, "ports", [1, 80, 65535]),
         ({"healthcheck": {"cmd": "true"}}, "healthcheck", {"test": "true"}),
         ({"healthcheck": {"cmd": "t", "retries": 999999999}}, "healthcheck", {"test": "t", "retries": 999999999}),
+        ({"healthcheck": {"cmd": "t", "start_period": "30"}}, "healthcheck", {"test": "t", "start_period": 30}),
         ({"healthcheck": {"cmd": "true", "unknown": 1, "retries": None}}, "healthcheck", {"test": "true"}),
         ({"auto_heal": "false"}, "auto_heal", False),
         ({"name": "A0._-z"}, "name", "A0._-z"),
@@ -318,12 +319,24 @@ BAD = [
     ({"healthcheck": {"cmd": "true", "retries": True}}, "healthcheck"),
     ({"healthcheck": {"cmd": "true", "timeout": -1}}, "healthcheck"),
     ({"healthcheck": {"cmd": "true", "timeout": 10**30}}, "healthcheck"),
+    ({"healthcheck": {"cmd": "true", "start_period": "30s"}}, "healthcheck: start_period"),
+    ({"healthcheck": {"cmd": "true", "start_period": -1}}, "healthcheck: start_period"),
+    ({"healthcheck": {"cmd": "true", "start_interval": 5}}, "healthcheck: there is no start_interval"),
     ({"unknown": 1}, "unknown"),
     ({"run": True}, "run"),
     ({"uuid": "x"}, "uuid"),
     ({"cpuset": {}}, "cpuset"),
     ({"status": "Running"}, "status"),
 ]
+
+
+def test_unknown_members_of_a_health_check_from_1_41(api):
+    body = {"image": "demo", "healthcheck": {"cmd": "true", "start_perod": 5}}
+    assert api.at("1.40").post("/v1/containers", body).json["healthcheck"] == {"test": "true"}
+    reply = api.at("1.41").post("/v1/containers", body)
+    assert reply.refusal == (400, "invalid-value")
+    told = "there is no start_perod; possible are cmd, interval, retries, start_period, timeout"
+    assert told in reply.error["detail"]
 
 
 @pytest.mark.parametrize(("given", "field"), BAD)

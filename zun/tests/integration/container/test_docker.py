@@ -51,7 +51,7 @@ def test_object_has_all_that_was_asked(rig: Rig, engine: docker.APIClient) -> No
         restart_policy={"Name": "on-failure", "MaximumRetryCount": "3"},
         interactive=True,
         tty=True,
-        healthcheck={"test": "true", "interval": 5, "retries": 2, "timeout": "1.5"},
+        healthcheck={"test": "true", "interval": 5, "retries": 2, "timeout": "1.5", "start_period": 7},
         exposed_ports={"80/tcp": {}},
         privileged=True,
         runtime="runc",
@@ -69,6 +69,7 @@ def test_object_has_all_that_was_asked(rig: Rig, engine: docker.APIClient) -> No
         "Test": ["CMD-SHELL", "true"],
         "Interval": 5_000_000_000,
         "Timeout": 1_500_000_000,
+        "StartPeriod": 7_000_000_000,
         "Retries": 2,
     }
     assert config["ExposedPorts"] == {"80/tcp": {}}

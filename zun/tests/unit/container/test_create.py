@@ -187,6 +187,11 @@ def test_healthcheck(check: dict[str, Any], expected: tuple[list[str], int, int,
     }
 
 
+def test_start_period_of_a_healthcheck() -> None:
+    made = body(Sample(healthcheck={"test": "true", "start_period": 90}))["Healthcheck"]
+    assert made["StartPeriod"] == 90 * 10**9
+
+
 @pytest.mark.parametrize(
     "container",
     [
