@@ -15,7 +15,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.cinder.client import ATTACHING, OWNED, OWNER, CinderClient, Record
-from zun.common import exceptions, hints, traits
+from zun.common import exceptions, hints, naming, traits
 from zun.common.context import RequestContext
 from zun.common.mounts import Kind
 from zun.common.units import MIB_PER_GIB
@@ -117,7 +117,10 @@ class CinderVolumes:
         if not mine:
             raise missing
         if len(mine) > 1:
-            raise exceptions.Conflict(f"mounts: {len(mine)} volumes are called {ident[:255]}. Name one by its id.")
+            ids = naming.listed(str(each["id"]) for each in mine)
+            raise exceptions.Conflict(
+                f"mounts: {len(mine)} volumes are called {ident[:255]}. Name one by its id: {ids}."
+            )
         return mine[0]
 
     def _stay_with_others(self, volume: str, request: Fields) -> None:

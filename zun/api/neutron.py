@@ -15,7 +15,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.api.networks import Given, Wanted, check_one_place, check_twice, no_default
-from zun.common import exceptions
+from zun.common import exceptions, naming
 from zun.common.context import RequestContext
 from zun.common.naming import called, named
 from zun.db import containers, network_ports, networks
@@ -206,7 +206,8 @@ class NeutronNetworks:
                 "group list'."
             )
         if len(mine) > 1:
-            raise exceptions.Conflict(f"Several security groups are called '{name[:64]}'. Name one by its id.")
+            ids = naming.listed(str(each["id"]) for each in mine)
+            raise exceptions.Conflict(f"Several security groups are called '{name[:64]}'. Name one by its id: {ids}.")
         return str(mine[0]["id"])
 
     def _take(
@@ -297,7 +298,10 @@ def _one(
     if not found:
         raise missing
     if len(found) > 1:
-        raise exceptions.Conflict(f"'{ident[:64]}' is the name of {len(found)} records of Neutron. Name one by its id.")
+        ids = naming.listed(str(each["id"]) for each in found)
+        raise exceptions.Conflict(
+            f"'{ident[:64]}' is the name of {len(found)} records of Neutron. Name one by its id: {ids}."
+        )
     return found[0]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of things in texts for users."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 
@@ -22,6 +22,15 @@ def named(thing: Mapping[str, Any]) -> str:
 def called(name: str | None, uuid: str) -> str:
     """Return ``web (5f0c...)`` for a thing of this name and uuid, or the uuid if the name is empty or None."""
     return f"{name} ({uuid})" if name else uuid
+
+
+MOST = 10  # ids in one error
+
+
+def listed(uuids: Iterable[str]) -> str:
+    """Return the ids of things that share a name, for an error: ``one, two``. More than MOST end in dots."""
+    some = list(uuids)
+    return ", ".join([*some[:MOST], *(["..."] if len(some) > MOST else [])])
 
 
 def of(thing: Named) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from oslo_utils import uuidutils
 
-from zun.common import exceptions
+from zun.common import exceptions, naming
 from zun.common.context import RequestContext
 from zun.db import session
 
@@ -41,7 +41,8 @@ def find(
     name: str = "name",
 ) -> session.Row:
     """Return the one ``visible`` row of ``table`` with the uuid or name ``ident``. Raises the errors of ``only``."""
-    statement = sa.select(table).where(called(table, ident, name), *visible).limit(2)
+    statement = sa.select(table).where(called(table, ident, name), *visible).order_by(table.c.id)
+    statement = statement.limit(naming.MOST + 1)  # as many as an error names, and one that shows that there are more
     with session.reader() as connection:
         return only(session.rows(connection, statement), ident, missing)
 
@@ -52,5 +53,6 @@ def only(rows: Sequence[session.Row], ident: str, missing: exceptions.ZunError) 
     if not rows:
         raise missing
     if len(rows) > 1:
-        raise exceptions.Conflict(f"Several have the name {ident}. Please use the uuid of one instead.")
+        uuids = naming.listed(row["uuid"] for row in rows)
+        raise exceptions.Conflict(f"Several have the name {ident}. Use the uuid of one instead: {uuids}.")
     return rows[0]

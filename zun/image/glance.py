@@ -20,7 +20,7 @@ from keystoneauth1 import exceptions as ks_exc
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from zun.common import exceptions, keystoneauth
+from zun.common import exceptions, keystoneauth, naming
 from zun.common.context import RequestContext
 from zun.common.units import MIB
 from zun.image.driver import GLANCE, ServiceImage, SizedArchive
@@ -310,10 +310,9 @@ def _only(ident: str, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     latest = [each for each in active if "latest" in each["tags"]]
     chosen = active if len(active) == 1 else latest
     if len(chosen) != 1:
-        ids = ", ".join(sorted(each["id"] for each in active)[:3])
+        ids = naming.listed(sorted(each["id"] for each in active))
         raise exceptions.Conflict(
             f"image: {len(active)} images of Glance are called {ident[:255]}. Give the id of one: {ids}"
-            f"{', ...' if len(active) > 3 else ''}"
         )
     return chosen[0]
 

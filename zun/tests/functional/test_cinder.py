@@ -167,9 +167,9 @@ def test_a_new_volume_of_an_encrypted_type(api, cinder):
 
 
 def test_a_name_of_two_volumes(api, cinder):
-    for _ in range(2):
-        cinder.volume(name="data")
-    assert create(api, {"source": "data", "destination": "/a"}).refusal == (409, "conflict")
+    ids = [cinder.volume(name="data") for _ in range(2)]
+    reply = create(api, {"source": "data", "destination": "/a"})
+    assert reply.refusal == (409, "conflict") and all(each in reply.error["detail"] for each in ids)
 
 
 def test_new_volumes_go_with_their_container(api, cinder):

@@ -301,9 +301,9 @@ def test_a_name_is_not_needed_and_not_unique(api):
     nameless = {"template": {"kind": "Capsule", "metadata": {}, "spec": {"containers": [{"image": "demo"}]}}}
     made = api.post(PATH, nameless).json
     assert made["name"] is None and made["containers"][0]["name"].startswith(f"capsule-{made['uuid']}-")
-    for _ in range(2):
-        assert api.post(PATH, spec()).status == 202
-    assert api.get(f"{PATH}/small").refusal == (409, "conflict")
+    uuids = [api.post(PATH, spec()).json["uuid"] for _ in range(2)]
+    reply = api.get(f"{PATH}/small")
+    assert reply.refusal == (409, "conflict") and ", ".join(uuids) in reply.error["detail"]
 
 
 def test_lists(api, admin_api, small):

@@ -175,9 +175,16 @@ def test_find_in_all_projects():
     for context in (DEMO, ADMIN):
         found = [containers.find(context, ident, all_projects=True)["uuid"] for ident in ("web", "db", theirs)]
         assert found == [mine, theirs, theirs]
-    container(name="web", project_id="other")
-    with pytest.raises(exceptions.Conflict, match="Several have the name web"):
+    other = container(name="web", project_id="other")["uuid"]
+    with pytest.raises(exceptions.Conflict, match=f"Several have the name web.*: {mine}, {other}."):
         containers.find(DEMO, "web", all_projects=True)
+
+
+def test_a_name_of_many_tells_ten_uuids():
+    uuids = [container(name="web")["uuid"] for _ in range(12)]
+    with pytest.raises(exceptions.Conflict) as caught:
+        containers.find(DEMO, "web")
+    assert f"{', '.join(uuids[:10])}, ...." in str(caught.value) and uuids[10] not in str(caught.value)
 
 
 def test_names_know_case():
