@@ -147,11 +147,21 @@ class GivenDevice:
     """Address of the physical function, if the device is a virtual one."""
     iommu_group: int | None = field(default=None, compare=False)
     """The IOMMU group, if the device occupies it as a whole."""
+    memory_node: int | None = None
+    """The memory node that is the device's own memory; None if it has none."""
 
     @classmethod
     def of(cls, name: str, device: Device) -> Self:
         """Return ``device`` as it is given to the request ``name``."""
-        return cls(name, device.address, device.cell, device.counted_as, device.physical, device.whole_group)
+        return cls(
+            name=name,
+            address=device.address,
+            cell=device.cell,
+            counted_as=device.counted_as,
+            physical=device.physical,
+            iommu_group=device.whole_group,
+            memory_node=device.memory_node,
+        )
 
     @property
     def held(self) -> HeldDevice:
@@ -159,8 +169,8 @@ class GivenDevice:
         return HeldDevice(self.address, self.physical, self.iommu_group)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the device as JSON-able values, without ``physical`` and ``iommu_group`` that are None."""
-        bonds = {"physical": self.physical, "iommu_group": self.iommu_group}
+        """Return the device as JSON-able values. The last three fields are left out if they are None."""
+        bonds = {"physical": self.physical, "iommu_group": self.iommu_group, "memory_node": self.memory_node}
         known = {"name": self.name, "address": self.address, "cell": self.cell, "counted_as": self.counted_as}
         return {**known, **{name: value for name, value in bonds.items() if value is not None}}
 

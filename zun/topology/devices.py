@@ -64,6 +64,8 @@ class Device:
     """Files that give access to the device, as ``/dev/dri/renderD128``. Of a link under ``/dev``, its target."""
     interfaces: tuple[str, ...] = ()
     """Names of its network interfaces on the host."""
+    memory_node: int | None = None
+    """The memory node that is the device's own memory, as of some GPUs. No cell of the host has this id."""
     physical_network: str | None = None
     """This and the following fields are tags that the operator's ``device_spec`` gives to the device."""
     trusted: bool = False

@@ -9,11 +9,12 @@ leaves its fact unknown; a device without a readable vendor, product and class i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from zun.topology.cells import NUMACell, only_cell
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
-from zun.topology.pci_files import ADDRESS, device_files, interfaces
+from zun.topology.pci_files import ADDRESS, device_files, interfaces, memory_nodes
 
 _DEVICES = "sys/bus/pci/devices"
 _BRIDGE = "06"  # class of everything that only joins buses
@@ -24,7 +25,8 @@ def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, .
 
     ``cells`` are the cells of the same machine. A device on a node that is not among them has an unknown cell.
     """
-    found = (_device(tree, name, cells) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
+    own = memory_nodes(tree)
+    found = (_device(tree, name, cells, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
     return tuple(sorted((each for each in found if each is not None), key=_by_address))
 
 
@@ -32,7 +34,7 @@ def _by_address(device: Device) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in re.split("[:.]", device.address))
 
 
-def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...]) -> Device | None:
+def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...], own_memory: Mapping[str, int]) -> Device | None:
     folder = f"{_DEVICES}/{address}"
     vendor = tree.parsed(f"{folder}/vendor", _four_digits)
     product = tree.parsed(f"{folder}/device", _four_digits)
@@ -58,6 +60,7 @@ def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...]) -> Device | N
         driver=driver,
         nodes=device_files(tree, folder, address, driver, iommu_group),
         interfaces=interfaces(tree, folder),
+        memory_node=own_memory.get(address),
     )
 
 

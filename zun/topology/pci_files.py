@@ -169,3 +169,17 @@ def _partitions(tree: Tree, address: str, driver: str | None) -> Iterator[str]:
         slot = f"{int(facts.get('domain', 0)):04x}:{place >> 8 & 0xff:02x}:{place >> 3 & 0x1f:02x}.{place & 7}"
         if minor and slot == address:
             yield f"/dev/dri/renderD{minor}"
+
+
+def memory_nodes(tree: Tree) -> dict[str, int]:
+    """Return by PCI address the memory node that is a GPU's own memory, of the GPUs that have one.
+
+    NVIDIA's driver tells the node in ``numa_status``, with the lines ``Node: 1`` and ``Status: online``.
+    """
+    top, found = "proc/driver/nvidia/gpus", {}
+    for address in tree.names(top):
+        told = tree.text(f"{top}/{address}/numa_status") or ""
+        node = re.search(r"^Node:\s*(\d{1,6})\s*$", told, re.MULTILINE)
+        if node is not None and re.search(r"^Status:\s*online\s*$", told, re.MULTILINE):
+            found[address.lower()] = int(node[1])
+    return found

@@ -47,7 +47,8 @@ class Plan:
     generation: int | None = None
     """Generation of the host when the plan was made; the caller sets it with ``dataclasses.replace``."""
     mems: CpuSet = None  # type: ignore[assignment]
-    """Cells that give the container's memory (``cpuset_mems``): all cells of the plan that have memory."""
+    """Nodes that give the container's memory (``cpuset_mems``): all cells of the plan that have memory, and the nodes
+    that are the memory of its devices."""
     isolation: str = "thread"
     """The isolation grade that was asked for; ``grade_of`` returns the grade that the plan reaches."""
     whole_cores: bool = False
@@ -60,6 +61,9 @@ class Plan:
         object.__setattr__(self, "cells", dict(sorted(cells.items())) if len(cells) > 1 else cells)
         if self.mems is None:
             object.__setattr__(self, "mems", CpuSet(self.cells))
+        if self.devices:
+            own = CpuSet(each.memory_node for each in self.devices if each.memory_node is not None)
+            object.__setattr__(self, "mems", self.mems | own)
 
     @property
     def dedicated(self) -> bool:

@@ -21,6 +21,7 @@ from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
 from zun.topology.files import SPACE, Tree, number_in
 from zun.topology.pci import discover_devices
+from zun.topology.pci_files import memory_nodes
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -30,6 +31,8 @@ _ALL = CpuSet.from_mask((1 << (MAX_ID + 1)) - 1)
 def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) -> HostTopology:
     """Return the topology of the machine whose /sys and /proc are under ``root``, with its PCI devices.
 
+    A node that is the memory of a device is no cell: a container gets such memory with the device only.
+
     With ``process_limits``, only the CPUs and memory nodes that the cgroup of this process allows are counted (without
     cgroup files, those that its /proc/self/status allows). Cells outside the limits stay in the list, without CPUs or
     memory. A CPU affinity set with ``taskset`` is no such limit, because it does not bind the containers.
@@ -37,6 +40,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     tree = Tree(Path(root))
     online, offline = _online(tree)
     nodes = _nodes(tree, online)
+    of_devices = CpuSet(node for node in memory_nodes(tree).values() if not nodes.get(node))
     cores = _groups(tree, online, "core", _thread_siblings)
     sockets = _groups(tree, online, "socket", _package)
     caches = _groups(tree, online, "L3 cache", _l3)
@@ -54,11 +58,12 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
             siblings=tuple(core & cpus for core in cores),
             l3=tuple(caches),
             memory_mib=_memory_mib(tree, node, len(nodes)) if node in limits.mems else 0,
-            distances=distances[node],
+            distances={other: distance for other, distance in distances[node].items() if other not in of_devices},
             pages=_pages(tree, node, len(nodes)) if node in limits.mems else {},
             initiators=_initiators(tree, node),
         )
         for node, cpus in nodes.items()
+        if node not in of_devices
     ]
     devices = discover_devices(tree, tuple(cells))
     return HostTopology(

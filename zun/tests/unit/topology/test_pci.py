@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PCI devices as kernels describe them, one oddity each."""
 
+from dataclasses import replace
+
 import pytest
 
 from zun.tests.unit.topology.machines import EXPANDERS, PLAIN, build, changed
-from zun.topology import HostTopology, discover
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, discover, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device, DeviceType
 
 ADDRESS = "0000:81:00.0"
@@ -253,6 +256,64 @@ def test_gpu_in_partitions_has_the_files_of_all(found, address, nodes):
 ])
 def test_interfaces(found, files, names):
     assert found(files=files).devices[0].interfaces == names
+
+
+GPUS = ("0009:01:00.0", "0019:01:00.0")
+
+
+@pytest.fixture
+def superchips(tmp_path):
+    """Return a machine of two CPUs with a GPU each, whose memory is a node of the kernel, and a node of CXL memory."""
+    nodes = {
+        0: {"cpus": "0-3", "kib": 8 << 20, "distance": "10 40 80 120 20"},
+        1: {"cpus": "4-7", "kib": 8 << 20, "distance": "40 10 120 80 20"},
+        2: {"cpus": "", "kib": 4 << 20, "distance": "80 120 10 200 90"},
+        10: {"cpus": "", "kib": 4 << 20, "distance": "120 80 200 10 90"},
+        11: {"cpus": "", "kib": 1 << 20, "distance": "20 20 90 90 10"},
+    }
+    folder = "proc/driver/nvidia/gpus"
+    told = {f"{folder}/{address}/numa_status": f"Node: {node}\nStatus: online\n"
+            for address, node in zip(GPUS, (2, 10), strict=True)}  # fmt: skip
+    gpu = {"vendor": "0x10de\n", "class": "0x030200\n"}
+    devices = {address: {"files": {**gpu, "numa_node": f"{cell}\n"}} for cell, address in enumerate(GPUS)}
+    return tmp_path, {"online": "0-7", "nodes": nodes, "devices": devices, "files": told}
+
+
+def test_memory_of_a_gpu_is_no_memory_of_the_host(superchips):
+    topology = discover(build(*superchips), process_limits=False)
+    assert [cell.id for cell in topology.cells] == [0, 1, 11]
+    assert topology.memory_mib == 17 * 1024
+    assert [dict(cell.distances) for cell in topology.cells] == [
+        {0: 10, 1: 40, 11: 20}, {0: 40, 1: 10, 11: 20}, {0: 20, 1: 20, 11: 10},
+    ]  # fmt: skip
+    assert {device.address: device.memory_node for device in topology.devices} == dict(zip(GPUS, (2, 10), strict=True))
+    too_much = PlacementRequest(2, 17 * 1024 + 1, numa_affinity="none", mempolicy="preferred")
+    for request in (too_much, replace(too_much, cpu_policy="shared")):
+        assert isinstance(plan(topology, Usage(), request), Refusal)
+
+
+@pytest.mark.parametrize("policy", ["dedicated", "shared"])
+@pytest.mark.parametrize(("count", "mems"), [(0, "0"), (1, "0,2"), (2, "0,2,10")])
+def test_holder_of_a_gpu_may_use_its_memory(superchips, policy, count, mems):
+    topology = discover(build(*superchips), process_limits=False)
+    gpus = DeviceRequest("gpu", count, (DeviceMatch(vendor_id="10de"),))
+    answer = plan(topology, Usage(), PlacementRequest(1, 100, policy, devices=(gpus,) if count else ()))
+    assert (str(answer.mems), list(answer.cells)) == (mems, [0])
+    assert Plan.from_dict(answer.to_dict()) == answer
+    assert str(Plan.from_dict(answer.to_dict()).mems) == mems
+
+
+@pytest.mark.parametrize("status", [
+    pytest.param("Node: 2\nStatus: offline\n", id="offline"),
+    pytest.param("Node: -1\nStatus: disabled\n", id="disabled"),
+    pytest.param("Node: 1\nStatus: online\n", id="a-node-with-cpus"),
+    pytest.param("", id="nothing"),
+])
+def test_node_that_is_no_memory_of_a_gpu_stays(superchips, status):
+    root, machine = superchips
+    files = dict.fromkeys(machine["files"], status)
+    topology = discover(build(root, {**machine, "files": files}), process_limits=False)
+    assert [cell.id for cell in topology.cells] == [0, 1, 2, 10, 11]
 
 
 def test_nvidia_tells_its_node_in_proc(found):
