@@ -234,17 +234,16 @@ class Lifecycle:
         try:
             with recorded(context, uuid, "commit", "upload"):
                 self._glance.give(image.uuid, join(image.repo, image.tag))
-            image.destroy()
         except exceptions.ZunError as exc:
             LOG.warning("The image of container %s could not be uploaded: %s", uuid, exc)
             self._drop_image(image)
-        except Exception:  # the row says it when this host starts again, or looks for what nobody works on
-            LOG.exception("The image of container %s could not be uploaded", uuid)
+        else:
+            _forget(image)
 
     def _drop_image(self, image: Image) -> None:
         if image.of_glance:
             self._glance.drop(image.uuid)
-        image.destroy()
+        _forget(image)
 
     def delete(
         self,
@@ -324,3 +323,9 @@ class Lifecycle:
     def _stop_if_there(self, container: Container, timeout: int) -> None:
         with contextlib.suppress(exceptions.ContainerVanished):
             self._driver.stop(container, timeout)
+
+
+def _forget(image: Image) -> None:
+    """Remove the row of the image, which somebody may have deleted meanwhile."""
+    with contextlib.suppress(exceptions.ImageNotFound):
+        image.destroy()

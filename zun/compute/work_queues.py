@@ -5,11 +5,14 @@ The contributor page order-of-work has the rules with a diagram.
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum
+
+LOG = logging.getLogger(__name__)
 
 
 class Kind(Enum):
@@ -34,7 +37,7 @@ class QueueBusy(Exception):
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One piece of work. ``run`` raises nothing."""
+    """One piece of work. What ``run`` raises is logged, and the next piece begins."""
 
     run: Callable[[], object]
     kind: Kind = Kind.OPERATION
@@ -45,7 +48,8 @@ class Work:
     stops: bool = False
     """The work waits for processes to end. While it is the first of its queue, ``beside`` of other work may run."""
     beside: Callable[[], bool] | None = None
-    """Runs while a stop is the first. Returns whether the work is done; if not, ``run`` has its turn."""
+    """Runs while a stop is the first. Returns whether the work is done; if not, or if it raises, ``run`` has its turn.
+    """
     handed: bool = field(default=False, init=False)
     """A thread has the work, or takes the work once it is free."""
     thread: int | None = field(default=None, init=False)
@@ -130,17 +134,16 @@ class WorkQueues:
         while own:
             work = own.pop(0)
             with self._lock:
-                first = self._queues[key][0]
+                queue = self._queues.get(key, [])
+                if work not in queue or work.thread is not None:
+                    continue  # the executor took it although it said that it had no thread
+                first = queue[0]
                 beside = None if work is first else work.beside
                 if work is not first and (beside is None or not first.stops):
                     work.handed = False  # a piece of higher priority came between; this one has its turn again
                     continue
                 work.thread = threading.get_ident()
-            done = True
-            if beside is None:
-                work.run()
-            else:
-                done = beside()
+            done = _done(key, work, beside)
             with self._lock:
                 own = self._finish(key, work, done=done) + own
 
@@ -178,6 +181,18 @@ class WorkQueues:
         if not queue:
             del self._queues[key]
         return own
+
+
+def _done(key: str, work: Work, beside: Callable[[], bool] | None) -> bool:
+    """Do the work, or what it does beside a stop. Returns whether it is done. The queue outlives every failure."""
+    try:
+        if beside is not None:
+            return beside()
+        work.run()
+    except BaseException:
+        LOG.exception("Work %s on %s failed; the work behind it goes on", work.name or work.kind.value, key)
+        return beside is None
+    return True
 
 
 def _before(work: Work, other: Work) -> bool:

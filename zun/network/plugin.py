@@ -108,7 +108,11 @@ class Wires:
 
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:
         """Remove the interfaces whose ports ``known`` does not return."""
-        found = {file: wiring for file in self._folder.glob("*.json") if (wiring := self._read(file)) is not None}
+        found = {}
+        for file in self._folder.glob("*.json"):
+            with swept(f"The interface of {file.name}"):
+                if (wiring := self._read(file)) is not None:
+                    found[file] = wiring
         ports = set(known([wiring.port for wiring in found.values()])) if found else set()
         for file, wiring in found.items():
             if wiring.port not in ports:

@@ -167,7 +167,11 @@ class HostTable:
                 self._comparing.release()
         elif not self._asked and self._pace.due(len(self._hosts)):
             self._asked = True
-            self._background.submit(self._compare_due)
+            try:
+                self._background.submit(self._compare_due)
+            except RuntimeError as exc:  # no thread can be started now
+                self._asked = False
+                LOG.warning("Hosts are compared with the database later: %s", exc)
         self._read_stale()
 
     def catch_up(self, generations: int | None = None) -> bool:

@@ -7,6 +7,7 @@ import pathlib
 import time
 
 import pytest
+from oslo_db import exception as db_exc
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
@@ -265,6 +266,41 @@ def test_a_commit_that_glance_refuses(cloud, context, server, failure, reason):
     os.utime(used, (past, past))
     cloud.agents["one"]._sweep_images()
     assert not used.exists()
+
+
+@pytest.mark.parametrize("failure", ["dropped", 500, None], ids=str)
+def test_a_row_that_goes_during_its_upload_frees_all(cloud, context, server, failure):
+    """Somebody deleted the row by hand; an image that Glance has stays."""
+    source = run(cloud, context, server.add())
+    server.release.clear()
+    uuid = commit(cloud, context, server, source)
+    wait_for(lambda: (row := db_images.get(uuid))["status_detail"] == "Uploading the image to Glance" and row)
+    db_images.destroy(uuid)
+    if failure:
+        server.fail("PUT", "/file$", failure)
+    server.release.set()
+    queues = cloud.agents["one"].queues
+    wait_for(lambda: not {uuid, source.uuid} & queues.busy())
+    assert (server.images.get(uuid, {}).get("status") == "active") == (failure is None)
+    again = commit(cloud, context, server, source)
+    wait_for(lambda: gone(again))
+    assert server.images[again]["status"] == "active"
+
+
+@pytest.mark.parametrize("error", [ValueError("bad row"), db_exc.DBConnectionError("gone away")], ids=["row", "outage"])
+def test_an_upload_that_breaks_down_frees_all(cloud, context, server, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    source = run(cloud, context, server.add())
+    server.fail("PUT", "/file$", 500)
+    with monkeypatch.context() as patch:
+        patch.setattr(db_images, "destroy", broken)
+        uuid = commit(cloud, context, server, source)
+        ended(source, context.request_id)
+        wait_for(lambda: not {uuid, source.uuid} & cloud.agents["one"].queues.busy())
+    again = commit(cloud, context, server, source)
+    wait_for(lambda: gone(again))
 
 
 def test_an_upload_does_not_hold_the_container(cloud, context, server):

@@ -73,6 +73,66 @@ def wide():
         yield host
 
 
+# Failures
+
+
+@pytest.mark.parametrize("error", [ValueError("bad row"), KeyError("cpus"), SystemExit(1)])
+@pytest.mark.parametrize("kind", [Kind.OPERATION, Kind.LONG_STOP, Kind.LOOK])
+def test_work_that_raises_frees_its_queue(host, kind, error, caplog):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fails():
+        begun.set()
+        assert go_on.wait(SECONDS)
+        raise error
+
+    host.queues.put("a", Work(fails, kind, also="image", name="upload"))
+    assert begun.wait(SECONDS)
+    host.put("a", "next")
+    go_on.set()
+    host.settle()
+    assert host.names() == ["next"] and host.queues.busy() == set()
+    assert "Work upload on a failed" in caplog.text
+    with host.queues.turn("a", SECONDS):
+        pass
+
+
+def test_a_beside_that_raises_has_its_turn(wide):
+    def fails():
+        raise ValueError("bad row")
+
+    begun, go_on = wide.hold("a", "stop", Kind.LONG_STOP, stops=True)
+    assert begun.wait(SECONDS)
+    wide.put("a", "kill", beside=fails)
+    go_on.set()
+    wide.settle()
+    assert wide.names() == ["stop", "kill"]
+
+
+def test_work_that_raises_in_the_caller_s_thread(host):
+    """The threads have stopped with the service."""
+    host.stop(Kind.OPERATION)
+    host.queues.put("a", Work(lambda: 1 / 0))
+    host.put("a", "next")
+    assert host.names() == ["next"] and host.queues.busy() == set()
+
+
+class Full(ThreadPoolExecutor):
+    """Takes work and then says that no thread can be started, as the library's own does when the host has no more."""
+
+    def submit(self, *arguments):
+        super().submit(*arguments)
+        raise RuntimeError("can't start new thread")
+
+
+def test_work_is_done_once_if_no_thread_can_start():
+    with Full(1) as threads:
+        queues, done = WorkQueues({Kind.OPERATION: threads}), []
+        for number in range(50):
+            queues.put("a", Work(functools.partial(done.append, number)))
+    assert done == list(range(50)) and queues.busy() == set()
+
+
 # Operations
 
 
