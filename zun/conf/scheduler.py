@@ -29,7 +29,8 @@ OPTS = [
             "CpuSetFilter",
         ],
         help="Filters (entry-point group zun.scheduler.filter) that a host must pass, in this order. Put cheap filters "
-        "first and CpuSetFilter last, because it plans the exact placement.",
+        "first and CpuSetFilter last, because it plans the exact placement. RetryFilter and CpuSetFilter are used even "
+        "if they are left out.",
     ),
     cfg.ListOpt(
         "weighers",

@@ -30,6 +30,8 @@ from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
+from zun.scheduler.filters.cpuset import CpuSetFilter
+from zun.scheduler.filters.retry import RetryFilter
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
@@ -44,6 +46,16 @@ def _refusing(arguments: Mapping[str, Any]) -> list[str]:
     if not isinstance(arguments["permit"], str):
         raise TypeError("permit must be a string")
     return [arguments["host"]]
+
+
+def complete(host_filters: Sequence[filters.HostFilter]) -> list[filters.HostFilter]:
+    """Return the filters with those without which no request ends, unless they or derived ones are there.
+
+    RetryFilter drops a host that has refused, else it would be asked for ever. CpuSetFilter makes the plan of a choice.
+    """
+    retry = [] if any(isinstance(each, RetryFilter) for each in host_filters) else [RetryFilter()]
+    exact = [] if any(isinstance(each, CpuSetFilter) for each in host_filters) else [CpuSetFilter()]
+    return [*retry, *host_filters, *exact]
 
 
 class SchedulerEndpoint:
@@ -69,7 +81,7 @@ class SchedulerEndpoint:
         draw: Callable[[int], int] = random.randrange,
     ) -> None:
         self._table = table
-        self._filters = host_filters
+        self._filters = complete(host_filters)
         self._weighers = host_weighers
         self._compute_api = compute_api
         self._peers = peers or Peers("")

@@ -28,7 +28,7 @@ class HostFilter:
     # True if a rejection means that the host has too little left. Explanations name the nearest miss of these hosts.
     measures_capacity = False
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts | None = None) -> None:
         """Keep the options that the filter needs. This base class needs none."""
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:

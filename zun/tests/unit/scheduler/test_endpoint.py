@@ -15,7 +15,9 @@ from zun.db import compute_nodes, containers, explanations, groups, models, serv
 from zun.db.permits import Permits
 from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY, cpuset_record
 from zun.scheduler import filters, weighers
-from zun.scheduler.endpoint import SchedulerEndpoint
+from zun.scheduler.endpoint import SchedulerEndpoint, complete
+from zun.scheduler.filters.cpuset import CpuSetFilter
+from zun.scheduler.filters.retry import RetryFilter
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
 from zun.tests.fixtures import new_container
@@ -74,10 +76,10 @@ def add_host(name, topology):
     services.heartbeat(name, "zun-compute", "nova")
 
 
-def new_endpoint(hosts, fresh_seconds=0, **limits):
+def new_endpoint(hosts, fresh_seconds=0, names=ALL_FILTERS, **limits):
     conf = configuration()
     table = HostTable(booking_seconds=60, fresh_seconds=fresh_seconds)
-    found = filters.load(ALL_FILTERS, conf)
+    found = filters.load(names, conf)
     return SchedulerEndpoint(table, found, weighers.load(conf.scheduler.weighers, conf), hosts, **limits)
 
 
@@ -136,6 +138,55 @@ def test_container_goes_to_best_host_with_two_alternates(endpoint, hosts, contex
     assert [each["host"] for each in handed.alternates] == ["mid", "tiny"]
     assert [str(Plan.from_dict(each["limits"]["cpuset"]).cpus) for each in handed.alternates] == ["0-1", "0-1"]
     assert row_of(container) == WAITING  # the host writes the claim
+
+
+CHOICES = [[], *([each] for each in ALL_FILTERS), ["DiskFilter", "RamFilter"], [*ALL_FILTERS[::-1]]]
+
+
+@pytest.mark.parametrize("names", CHOICES, ids=lambda names: "-".join(names)[:40] or "none")
+@pytest.mark.parametrize("policy", ["dedicated", "shared"])
+def test_every_choice_of_filters_comes_to_an_end(hosts, context, names, policy):
+    """Of the request that fits, that which is refused everywhere, and that which fits nowhere."""
+    endpoint = new_endpoint(hosts, names=names)
+    placed, refused = (new_container(context, cpu_policy=policy, cpu=2.0) for _ in range(2))
+    endpoint.create(context, container=placed)
+    assert [each.uuid for each in hosts.handed] == [placed.uuid] and hosts.handed.pop().cpus
+    endpoint.create(context, container=refused)
+    tried = []
+    while hosts.handed:
+        handed = hosts.handed.pop()
+        tried.append(handed.host)
+        refuse(endpoint, context, refused, handed)
+    assert sorted(tried) == ["big", "mid", "tiny"] and row_of(refused)[0] == "Error"
+    large = new_container(context, cpu_policy=policy, cpu=2.0, memory=1 << 20)
+    endpoint.create(context, container=large)
+    assert row_of(large)[0] == "Error" and hosts.handed == []
+    assert sum(explanations.get(large.uuid)["record"]["codes"].values()) == 3
+
+
+@pytest.mark.parametrize("names", [[], ["ComputeFilter"]], ids=["none", "compute"])
+def test_dry_runs_and_capacity_need_no_choice_of_filters(hosts, context, names):
+    endpoint = new_endpoint(hosts, names=names)
+    container = new_container(context, **DEDICATED)
+    assert len(endpoint.dry_run(context, container=container, count=2)["placed"]) == 2
+    endpoint.create(context, container=container)
+    assert hosts.handed
+
+
+def test_a_derived_filter_takes_the_place_of_its_own(context):
+    class Own(CpuSetFilter):
+        pass
+
+    assert [type(each) for each in complete([Own()])] == [RetryFilter, Own]
+    assert [type(each) for each in complete([])] == [RetryFilter, CpuSetFilter]
+
+
+def test_a_host_without_pinning_gets_nothing_dedicated(hosts, context):
+    for name in ("big", "mid", "tiny"):
+        compute_nodes.put(name, {**NODE, "topology": machine(cells=1).to_dict(), "enable_cpu_pinning": False})
+    container = new_container(context, **DEDICATED)
+    new_endpoint(hosts, names=["ComputeFilter"]).create(context, container=container)
+    assert row_of(container)[0] == "Error" and "CpuSetFilter rejected 3" in row_of(container)[2]
 
 
 @pytest.mark.parametrize("alternates", [0, 1, 5])
