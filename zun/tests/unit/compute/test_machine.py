@@ -11,7 +11,7 @@ def test_devices_of_every_kind(tmp_path):
     (root / "dev").symlink_to("/dev")
     (root / "etc/cdi").mkdir(parents=True)
     (root / "etc/cdi/a.json").write_text(
-        json.dumps({"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [{"name": "c", "containerEdits": {}}]})
+        json.dumps({"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [{"name": "c", "containerEdits": {"env": ["A=1"]}}]})
     )
     (root / "etc/cdi/b.json").write_text("")
     found = discovered(str(root))
