@@ -13,6 +13,7 @@ from typing import Any
 
 from zun.topology.devices import Device, DeviceType
 
+_BY_NAME = (DeviceType.PATH, DeviceType.CDI)
 _PARTS = ("domain", "bus", "slot", "function")
 _ANY = ("", "*")
 _OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
@@ -85,24 +86,40 @@ def given(devices: Iterable[Device], specs: Iterable[DeviceSpec]) -> tuple[Devic
 
 
 def without_doubles(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """Return the devices without those that give access to an earlier device, and a note on each that is left out.
+    """Return the devices without those that give what other devices give, and a note on each that is left out.
 
-    Two names of one device share a file under ``/dev``: a PCI device and its file, a file and a link to the file, the
-    CDI names ``nvidia.com/gpu=0`` and ``nvidia.com/gpu=all``. Two PCI devices may share a file: an IOMMU group has one.
+    Names of CDI that share a file are several devices as long as each has another file of its own: every name of an AMD
+    GPU has ``/dev/kfd``. A name or a file is left out in three cases: it has a file of a PCI device, it has all files
+    of another name, or others have all its files. Names with fewer files go first, so single devices win over their
+    sum: ``vendor.com/gpu=0`` and ``gpu=1`` over ``gpu=all``.
+
+    PCI devices all stay. Two of them may share a file: an IOMMU group has one.
     """
-    kept: list[Device] = []
-    notes = []
-    holders: dict[str, Device] = {}
-    for device in devices:
-        by_name = device.type in (DeviceType.PATH, DeviceType.CDI)
-        twice = next((node for node in device.nodes if by_name and node in holders), None)
-        if twice is None:
-            kept.append(device)
+    devices = tuple(devices)
+    by_name = [each for each in devices if each.type in _BY_NAME]
+    left_out: dict[str, str] = {}
+    holders = {node: each for each in reversed(devices) if each.type not in _BY_NAME for node in each.nodes}
+    for device in sorted(by_name, key=lambda each: (each.type is DeviceType.CDI, len(each.nodes))):
+        file = _given_already(device, holders)
+        if file is None:
             holders = {**dict.fromkeys(device.nodes, device), **holders}
         else:
-            other = holders[twice].address
-            notes.append(f"device {device.address} is not offered: device {other}, which is, has its file {twice} too")
-    return tuple(kept), tuple(notes)
+            left_out[device.address] = (
+                f"device {device.address} is not offered: device {holders[file].address}, which is, has its file "
+                f"{file} too"
+            )
+    kept = tuple(each for each in devices if each.address not in left_out)
+    return kept, tuple(left_out[each.address] for each in devices if each.address in left_out)
+
+
+def _given_already(device: Device, holders: Mapping[str, Device]) -> str | None:
+    """Return a file by which the device gives what another device gives, or None. ``holders`` are devices by file."""
+    held = [node for node in device.nodes if node in holders]
+    for node in held:
+        other = holders[node]
+        if other.type not in _BY_NAME or set(other.nodes) <= set(device.nodes):
+            return node
+    return held[0] if held and len(held) == len(device.nodes) else None
 
 
 def parse(text: str) -> DeviceSpec:

@@ -143,6 +143,34 @@ def test_doubles_are_left_out_with_a_note():
     assert len(notes) == 3
 
 
+def names(**files: str) -> tuple[Device, ...]:
+    return tuple(
+        Device(f"v.com/c={name}", type=DeviceType.CDI, nodes=tuple(f"/dev/{file}" for file in each.split()))
+        for name, each in files.items()
+    )
+
+
+@pytest.mark.parametrize(("named", "offered"), [
+    pytest.param(names(**{str(each): f"kfd render{each}" for each in range(8)}), "01234567", id="a-manager-s-file"),
+    pytest.param(
+        names(**{str(each): f"kfd render{each}" for each in range(3)}, all="kfd render0 render1 render2"), "012", id="all"
+    ),
+    pytest.param(names(a="ctl a", b="ctl b", pair="ctl a b"), "ab", id="a-pair"),
+    pytest.param(names(all="ctl a b", b="ctl b", z="ctl a"), "bz", id="the-sum-is-named-first"),
+    pytest.param(names(a="a b", b="b c", c="a c"), "ab", id="every-file-is-another-s"),
+    pytest.param(names(a="ctl x", b="x ctl"), "a", id="two-names-of-one-device"),
+    pytest.param(names(a="gpu cap1", b="gpu cap2", w="gpu"), "w", id="parts-of-a-device-that-is-offered"),
+    pytest.param(names(a="gpu cap1", b="gpu cap2"), "ab", id="parts-of-a-device"),
+    pytest.param(names(a="", b=""), "ab", id="no-files"),
+    pytest.param((*names(a="nvme0 ctl"), Device("0000:82:00.0", nodes=("/dev/nvme0",))), "0", id="a-pci-device-s-file"),
+    pytest.param((*names(a="b ctl"), Device("/dev/b", type=DeviceType.PATH, nodes=("/dev/b",))), "b", id="a-file"),
+])  # fmt: skip
+def test_names_that_share_a_file(named, offered):
+    kept, notes = without_doubles(named)
+    assert [device.address[-1] for device in kept] == list(offered)
+    assert len(notes) == len(named) - len(kept)
+
+
 def test_pci_devices_of_one_iommu_group_stay():
     pair = tuple(Device(f"0000:81:00.{each}", nodes=("/dev/vfio/7",)) for each in (0, 1))
     assert without_doubles(pair) == (pair, ())
