@@ -2,7 +2,7 @@
 """Build the inventory of this host from the discovered machine, the options and the runtime's facts."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
 from zun.topology import CpuSet, HostTopology, device_spec
 from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.devices import Device, DeviceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ def inventory(
     _check(sets)
     ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
     selected = device_spec.given(discovered.devices, _device_specs(conf.devices.device_spec))
-    offered, doubles = device_spec.without_doubles(selected)
-    notes = (*discovered.notes, *doubles, *_absent(discovered, sets))
+    known, unknown = _known_to_runtime(selected, facts.cdi_names)
+    offered, doubles = device_spec.without_doubles(known)
+    notes = (*discovered.notes, *unknown, *doubles, *_absent(discovered, sets))
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
@@ -119,6 +121,24 @@ def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
         except ValueError as exc:
             raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
     return specs
+
+
+def _known_to_runtime(
+    devices: Iterable[Device], names: Collection[str] | None
+) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """Return the devices that the runtime can give, and a note on each CDI device that it has not found.
+
+    ``names`` are the CDI devices that the runtime's own CDI found; None if the runtime does not tell.
+    """
+    devices = tuple(devices)
+    if names is None:
+        return devices, ()
+    unknown = [each for each in devices if each.type is DeviceType.CDI and each.address not in names]
+    return tuple(each for each in devices if each not in unknown), tuple(
+        f"device {each.address} is not offered: Docker's own CDI has not found it; the warnings of 'docker info' say "
+        "why, mostly a cdiVersion that this release of Docker does not read"
+        for each in unknown
+    )
 
 
 def _check(sets: Mapping[str, CpuSet | None]) -> None:

@@ -75,7 +75,7 @@ class ComputeService:
         network_driver: NetworkDriver,
         *,
         host: str | None = None,
-        machine: Callable[[], HostTopology] = discovered,
+        machine: Callable[[], HostTopology] | None = None,
         volumes: Volumes | None = None,
     ) -> None:
         """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process.
@@ -289,7 +289,9 @@ class ComputeService:
 
     def _write_inventory(self, context: RequestContext) -> None:
         others = self._held_by_others(context)
-        found = inventory(self._conf, self._machine(), self._driver.facts(), others)
+        facts = self._driver.facts()
+        machine = discovered(cdi_folders=facts.cdi_folders) if self._machine is None else self._machine()
+        found = inventory(self._conf, machine, facts, others)
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)

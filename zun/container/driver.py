@@ -323,7 +323,9 @@ class RuntimeEvent:
 class HostFacts:
     """The runtime's description of its host. ``name`` is the agent's configured host name.
 
-    ``cpu_flags`` are the flags of /proc/cpuinfo that all CPUs have.
+    ``cpu_flags`` are the flags of /proc/cpuinfo that all CPUs have. ``cdi_folders`` are where the runtime looks for CDI
+    files, the lowest priority first; empty if it has no CDI of its own. ``cdi_names`` are the CDI devices that it found
+    there, None if it does not tell.
     """
 
     name: str
@@ -338,6 +340,8 @@ class HostFacts:
     os: str
     kernel_version: str
     cpu_flags: frozenset[str] = frozenset()
+    cdi_folders: tuple[str, ...] = ()
+    cdi_names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

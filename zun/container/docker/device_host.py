@@ -78,14 +78,14 @@ class DockerDevices(OnEngine):
     def _device_facts(self, devices: ContainerDevices) -> DeviceFacts:
         with self._engine.translated("describe itself"):
             info = self._engine.api.info()
-        root, by_engine = Path(self.settings.root), bool(info.get("CDISpecDirs"))
+        root, engine_folders = Path(self.settings.root), info.get("CDISpecDirs") or ()
         addresses = {each.address for each in devices.given}
         given = [device for device in devices.offered if device.address in addresses]
-        reads_cdi = not by_engine and any(device.type is DeviceType.CDI for device in given)
+        by_cdi = any(device.type is DeviceType.CDI for device in given)
         uuids = ((device.address, _gpu_uuid(root, device.address)) for device in given)
         return DeviceFacts(
-            cdi=cdi.load(root) if reads_cdi else cdi.CdiDevices(),
-            engine_cdi=by_engine,
+            cdi=cdi.load(root, engine_folders or cdi.FOLDERS) if by_cdi else cdi.CdiDevices(),
+            engine_cdi=bool(engine_folders),
             runtimes=frozenset(info.get("Runtimes") or ()),
             default_runtime=info.get("DefaultRuntime") or "",
             shared_files=frozenset(file for file in SHARED_FILES if (root / file.lstrip("/")).exists()),

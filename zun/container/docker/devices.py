@@ -120,9 +120,11 @@ def _passthrough(devices: ContainerDevices, facts: DeviceFacts, runtime: str | N
     nodes = [node for device in given if device not in named for node in _nodes(device, device in by_runtime, facts)]
     edits = [] if facts.engine_cdi else list(_edits(named, facts.cdi))
     environment: dict[str, str] = {}
-    for edit in edits:
+    # Docker's own CDI sets variables for the first process only. As variables of the container, commands that are run
+    # in the container later have them too. A file that Docker reads and this agent does not is left to Docker.
+    for edit in (edit for _, edit in _parts(named, facts.cdi)) if facts.engine_cdi else edits:
         environment |= edit.environment
-        nodes += edit.nodes
+    nodes += [node for edit in edits for node in edit.nodes]
     if devices.given:
         environment[VARIABLE] = told(devices)
     environment |= _nvidia_variable(devices, gpus, facts, runtime)
@@ -208,27 +210,34 @@ def _nodes(device: Device, by_runtime: bool, facts: DeviceFacts) -> Iterator[Dev
 
 
 def _edits(named: Iterable[Device], cdi: CdiDevices) -> Iterator[Edits]:
-    """Yield the edits for CDI devices, those that a file has for all its devices once."""
-    files = set()
+    """Yield the edits for CDI devices. Raise _Refused for an edit that only Docker's own CDI can do."""
     for device in named:
-        found = cdi.by_name.get(device.address)
-        if found is None:
+        if device.address not in cdi.by_name:
             raise _Refused(f"CDI device {device.address} is described by no file in /etc/cdi and /var/run/cdi any more")
-        parts = [found.edits] if found.file in files else [found.common, found.edits]
-        files.add(found.file)
-        others = [other for part in parts for other in part.others]
-        if others:
+    for device, edits in _parts(named, cdi):
+        if edits.others:
             raise _Refused(
-                f"CDI device {device.address} needs {', '.join(others)}, which only Docker's own CDI can do; use "
+                f"CDI device {device.address} needs {', '.join(edits.others)}, which only Docker's own CDI can do; use "
                 'Docker 25 or later with "features": {"cdi": true} in daemon.json'
             )
-        yield from parts
+        yield edits
+
+
+def _parts(named: Iterable[Device], cdi: CdiDevices) -> Iterator[tuple[Device, Edits]]:
+    """Yield each device with its edits. The edits that a file has for all of its devices come once, before them."""
+    files = set()
+    for device in named:
+        if (found := cdi.by_name.get(device.address)) is not None:
+            if found.file not in files:
+                yield device, found.common
+            files.add(found.file)
+            yield device, found.edits
 
 
 def _mount(mount: CdiMount) -> RuntimeMount:
     unknown = sorted(set(mount.options) - _BIND_OPTIONS)
-    if unknown or mount.type not in ("", "none", "bind"):
-        what = f"option {unknown[0]}" if unknown else f"type {mount.type}"
+    if unknown or mount.type not in ("", "none", "bind") or not mount.host_path.startswith("/"):
+        what = f"option {unknown[0]}" if unknown else f"type {mount.type or 'none'}"
         raise _Refused(f"a CDI file mounts {mount.host_path} with {what}, which only Docker's own CDI can do")
     return RuntimeMount("bind", mount.host_path, mount.path, read_only="ro" in mount.options)
 

@@ -63,7 +63,19 @@ def host_facts(
         os=info["OperatingSystem"],
         kernel_version=info["KernelVersion"],
         cpu_flags=cpu_flags,
+        cdi_folders=tuple(info.get("CDISpecDirs") or ()),
+        cdi_names=cdi_names(info),
     )
+
+
+def cdi_names(info: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the names of the devices that Docker's own CDI found, None if there is none or Docker does not tell.
+
+    Docker 28.2 and later tell. Which versions of CDI files Docker reads depends on its release.
+    """
+    if not info.get("CDISpecDirs") or "DiscoveredDevices" not in info:
+        return None
+    return frozenset(each["ID"] for each in info["DiscoveredDevices"] or () if each.get("Source") == "cdi")
 
 
 def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:

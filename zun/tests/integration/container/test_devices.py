@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of claims in containers of a real daemon: files, CDI devices without Docker's CDI, network interfaces."""
+"""Devices of claims in containers of a real daemon: files, CDI devices by and without Docker's CDI, network interfaces."""
 
 import json
 import os
@@ -227,6 +227,43 @@ def test_cdi_hook_is_refused(rig: Rig, cdi_driver: DockerDriver) -> None:
     with pytest.raises(exceptions.DeviceUnusable, match=r"needs hook createContainer \(/usr/bin/card-hook\)"):
         cdi_driver.create(container, cpuset_cpus="0", cpuset_mems="0", devices=devices(HOOKED))
     assert rig.driver.show(container) is None
+
+
+# Docker's own CDI
+
+
+@pytest.fixture
+def card(rig: Rig, engine: docker.APIClient, files) -> Iterator[Device]:
+    """A device of a CDI file that Docker's own CDI has read."""
+    folders = engine.info().get("CDISpecDirs")
+    if not folders:
+        pytest.skip("this Docker has no CDI of its own")
+    kind = f"vendor.com/test.{uuid.uuid4().hex[:8]}"
+    written = pathlib.Path(folders[-1], f"{kind.replace('/', '-')}.json")
+    written.parent.mkdir(parents=True, exist_ok=True)
+    edits = {"deviceNodes": [{"path": "/dev/card", "hostPath": files[0].address}], "env": ["CARD=0"]}
+    common = {"env": ["CARD_LIBRARY=/opt/library"]}
+    written.write_text(json.dumps({
+        "cdiVersion": "0.6.0", "kind": kind, "devices": [{"name": "0", "containerEdits": edits}],
+        "containerEdits": common,
+    }))  # fmt: skip
+    yield Device(f"{kind}=0", type=DeviceType.CDI, nodes=(files[0].address,))
+    written.unlink()
+
+
+def test_cdi_of_the_engine(rig: Rig, engine: docker.APIClient, card: Device, made) -> None:
+    facts = rig.driver.facts()
+    assert facts.cdi_folders == tuple(engine.info()["CDISpecDirs"])
+    if facts.cdi_names is not None:  # Docker reads the folder when the kernel tells it of the new file
+        wait_for(lambda: card.address in (rig.driver.facts().cdi_names or ()), 30)
+    given = devices(card)
+    container = made(given)
+    config = engine.inspect_container(f"zun-{container.uuid}")["HostConfig"]
+    assert [(each["Driver"], each["DeviceIDs"]) for each in config["DeviceRequests"]] == [("cdi", [card.address])]
+    assert inside(rig, container, "ls -l /dev/card")[1] == 0
+    assert inside(rig, container, 'echo "$CARD $CARD_LIBRARY"') == ("0 /opt/library", 0)
+    found = view(rig, container, given)
+    assert (found.configured, found.missing, found.denied) == (found.wanted, (), ())
 
 
 # Network interfaces

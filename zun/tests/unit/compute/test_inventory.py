@@ -143,6 +143,24 @@ def test_cpus_that_are_offline_now_may_be_in_a_set():
     assert found(cpu_dedicated_set="4-9").topology.dedicated_cpus == CpuSet("4-7")
 
 
+@pytest.mark.parametrize(("found_by_runtime", "offered"), [
+    pytest.param(None, ["/dev/hwrng", "v.com/c=0", "v.com/c=1"], id="the-runtime-does-not-tell"),
+    pytest.param({"v.com/c=1", "v.com/c=2"}, ["/dev/hwrng", "v.com/c=1"], id="one-is-refused"),
+    pytest.param(set(), ["/dev/hwrng"], id="no-file-is-read"),
+])  # fmt: skip
+def test_a_cdi_device_that_the_runtime_lacks(found_by_runtime, offered):
+    rng = Device("/dev/hwrng", type=DeviceType.PATH, nodes=("/dev/hwrng",))
+    cards = [Device(f"v.com/c={each}", type=DeviceType.CDI, nodes=("/dev/card",) * (1 - each)) for each in (0, 1)]
+    specs = ['{"cdi": "*/c=*", "resource_class": "CUSTOM_C"}', '{"path": "/dev/*", "resource_class": "CUSTOM_X"}']
+    names = None if found_by_runtime is None else frozenset(found_by_runtime)
+    machine_with = replace(MACHINE, devices=(rng, *cards))
+    facts = replace(FACTS, cdi_names=names)
+    topology = inventory(configuration(devices__device_spec=specs), machine_with, facts).topology
+    assert [device.address for device in topology.devices] == offered
+    notes = [note for note in topology.notes if "Docker's own CDI has not found it" in note]
+    assert len(notes) == 3 - len(offered)
+
+
 def test_a_device_is_offered_once_with_a_note():
     disk = Device("0000:81:00.0", class_id="010802", nodes=("/dev/nvme0n1",))
     files = [Device(each, type=DeviceType.PATH, nodes=(each,)) for each in ("/dev/nvme0n1", "/dev/hwrng")]

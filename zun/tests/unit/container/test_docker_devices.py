@@ -111,6 +111,24 @@ def test_no_gpu_without_a_claim(
     assert answer == Passthrough(environment={} if value is None else {"NVIDIA_VISIBLE_DEVICES": value})
 
 
+def test_variables_of_the_engine_s_cdi() -> None:
+    """The engine sets them for the first process only: a command that is run later has those of the container."""
+    facts = DeviceFacts(engine_cdi=True, cdi=CdiDevices({
+        name: CdiDevice(name, "a", Edits((node("/dev/a"),), {"OWN": "1"}, others=("intelRdt",)), COMMON)
+        for name in (CARD.address, CARD_1.address)
+    }))  # fmt: skip
+    answer = passthrough(devices(CARD, HOOKED), facts)
+    assert answer == Passthrough(
+        cdi=(CARD.address, HOOKED.address),
+        environment={"LIBRARY": "/opt", "OWN": "1", "ZUN_DEVICES": "x=vendor.com/card=0,vendor.com/card=hooked"},
+    )
+    assert isinstance(answer, Passthrough)
+    assert answer.environment["LIBRARY"] == "/opt"
+    body: dict[str, Any] = {"HostConfig": {}, "Env": ["OWN=user", "OTHER=user"]}
+    answer.apply(body)
+    assert body["Env"][:3] == ["OTHER=user", "LIBRARY=/opt", "OWN=1"]
+
+
 def test_cdi_of_the_engine() -> None:
     answer = passthrough(devices(CARD, HOOKED), DeviceFacts(engine_cdi=True))
     assert answer == Passthrough(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
+from typing import Any
 
 import pytest
 
-from zun.container.docker.facts import disk_quota_supported, has_project_quota, host_facts, shared_flags
+from zun.container.docker.facts import cdi_names, disk_quota_supported, has_project_quota, host_facts, shared_flags
 from zun.container.driver import HostFacts
 
 INFO = {
@@ -41,6 +42,22 @@ def test_host_facts() -> None:
         kernel_version="6.1.0",
         cpu_flags=frozenset({"avx2"}),
     )
+
+
+FOUND = [{"Source": "cdi", "ID": "a.com/b=c"}, {"Source": "other", "ID": "x"}]
+
+
+@pytest.mark.parametrize(("info", "names"), [
+    ({}, None),
+    ({"CDISpecDirs": ["/etc/cdi"]}, None),
+    ({"CDISpecDirs": [], "DiscoveredDevices": FOUND}, None),
+    ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": FOUND}, {"a.com/b=c"}),
+    ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": None}, set()),
+])  # fmt: skip
+def test_cdi_names(info: dict[str, Any], names: set[str] | None) -> None:
+    assert cdi_names(info) == names
+    facts = host_facts(INFO | info, name="agent-1", disk_total_gib=1, disk_quota=False)
+    assert (facts.cdi_folders, facts.cdi_names) == (tuple(info.get("CDISpecDirs", ())), names)
 
 
 @pytest.mark.parametrize(
