@@ -359,9 +359,10 @@ class RegistryAuth:
 class ImageFacts:
     """The properties of an image. ``entrypoint`` and ``command`` are empty if the image sets none.
 
-    ``size`` is in bytes, 0 if unknown. ``digests`` are the names of the image at registries as the runtime spells
-    them, for example ``nginx@sha256:0d17...``. An image that was never at a registry has no digests. ``names`` are
-    those on the host, with their tags.
+    ``image_id`` is of the runtime: one image can have another id at another runtime, or after it was saved and loaded.
+    ``size`` is in bytes of the disk, 0 if unknown. ``digests`` are names by digest as the runtime spells them, for
+    example ``nginx@sha256:0d17...``. They prove no registry: with containerd's image store, an image that was made or
+    imported on the host has one, too, of its id. ``names`` are those on the host, with their tags.
     """
 
     image_id: str

@@ -4,6 +4,7 @@
 import logging
 import re
 import shutil
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +18,10 @@ LOG = logging.getLogger(__name__)
 
 #: Storage drivers that can limit the size of a container on any file system.
 _QUOTA_DRIVERS = frozenset({"devicemapper", "btrfs", "zfs", "windowsfilter"})
-
+#: The type of a storage driver that is a snapshotter of containerd.
+_SNAPSHOTTER = "io.containerd.snapshotter.v1"
+#: How the socket of the containerd ends that Docker itself has started, as /run/docker/containerd/containerd.sock.
+_OWN_SOCKET = "/docker/containerd/containerd.sock"
 
 #: Seconds for the answer to a ping, for which Docker needs neither a lock nor the disk. A slower daemon hangs.
 PING_SECONDS = 10
@@ -31,7 +35,7 @@ class DockerFacts(OnEngine):
         return host_facts(
             info,
             name=settings.host_label,
-            disk_total_gib=_disk_total_gib(settings.root, info["DockerRootDir"]),
+            disk_total_gib=_disk_total_gib(settings.root, containers_folder(info, settings.root)),
             disk_quota=disk_quota_supported(info, settings.root),
             cpu_flags=_cpu_flags(settings.root),
         )
@@ -79,8 +83,13 @@ def cdi_names(info: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
-    """Return whether Docker can limit the disk of a container. overlay2 needs XFS with project quotas for it."""
+    """Return whether Docker can limit the disk of a container. overlay2 needs XFS with project quotas for it.
+
+    containerd's image store limits nothing, also where its snapshotter has the name of a driver that can.
+    """
     driver = info.get("Driver")
+    if in_containerd(info):
+        return False
     if driver in _QUOTA_DRIVERS:
         return True
     backing = dict(info.get("DriverStatus") or ()).get("Backing Filesystem")
@@ -92,6 +101,40 @@ def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
         LOG.warning("Cannot read mounts to look for disk quotas, so there are none: %s", exc)
         return False
     return has_project_quota(mountinfo, info["DockerRootDir"])
+
+
+def in_containerd(info: Mapping[str, Any]) -> bool:
+    """Return whether images and containers are in containerd's image store, the default of Docker 29."""
+    return dict(info.get("DriverStatus") or ()).get("driver-type") == _SNAPSHOTTER
+
+
+def containers_folder(info: Mapping[str, Any], root: str | Path) -> str:
+    """Return the folder on whose disk Docker keeps images and the files of containers.
+
+    In containerd's image store this is the folder of containerd: of Docker's own one below Docker's folder, or of a
+    service of the machine. Docker tells which from release 27 on. Of an earlier release, the containerd with data of
+    the snapshotter is taken.
+    """
+    docker = str(info["DockerRootDir"])
+    if not in_containerd(info):
+        return docker
+    own, service = f"{docker}/containerd/daemon", _containerd_folder(root)
+    socket = (info.get("Containerd") or {}).get("Address")
+    if socket is not None:
+        return own if str(socket).endswith(_OWN_SOCKET) else service
+    data = f"{_SNAPSHOTTER}.{info.get('Driver')}"
+    return own if Path(root, own.lstrip("/"), data).exists() else service
+
+
+def _containerd_folder(root: str | Path) -> str:
+    """Return the folder of the machine's containerd, from its configuration if that names another."""
+    try:
+        options = tomllib.loads(Path(root, "etc/containerd/config.toml").read_text())
+    except (OSError, ValueError) as exc:
+        if not isinstance(exc, FileNotFoundError):
+            LOG.warning("Cannot read containerd's configuration, so its default folder counts: %s", exc)
+        options = {}
+    return str(options.get("root") or "/var/lib/containerd")
 
 
 def has_project_quota(mountinfo_text: str, directory: str) -> bool:

@@ -5,8 +5,10 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from docker import APIClient
 from docker import errors as docker_errors
 
 from zun.common import exceptions
@@ -30,7 +32,7 @@ class DockerImages(OnEngine):
     def find_image(self, image: str) -> ImageFacts | None:
         with self._engine.translated(f"inspect image {image}"):
             try:
-                return image_facts(self._engine.api.inspect_image(by_name(image)))
+                return self._facts(self._engine.api, by_name(image))
             except docker_errors.NotFound:
                 return None
 
@@ -70,7 +72,21 @@ class DockerImages(OnEngine):
         repository, _, tag = name.rpartition(":")
         with self._engine.translated("make an image of", container), self._engine.patient() as api:
             api.commit(object_name(container.uuid), repository, tag or "latest", changes=forgotten(container))
-            return image_facts(api.inspect_image(name))
+            return self._facts(api, name)
+
+    @staticmethod
+    def _facts(api: APIClient, name: str) -> ImageFacts:
+        """Return the facts of an image, with one size. Raises docker-py's errors.
+
+        containerd's image store tells two: of the compressed content when it is asked for one image, and with the
+        unpacked files in a list. The second is what the image takes of the disk.
+        """
+        facts = image_facts(api.inspect_image(name))
+        if facts.names and any(digest.endswith(f"@{facts.image_id}") for digest in facts.digests):
+            listed = api.images(facts.names[0])
+            size = next((int(each["Size"]) for each in listed if each["Id"] == facts.image_id), facts.size)
+            return replace(facts, size=size)
+        return facts
 
     def load_image(self, archive: Iterable[bytes]) -> None:
         with self._engine.translated("load an image"), self._engine.patient() as api:

@@ -304,6 +304,18 @@ def test_what_was_put_there_by_hand_stays_for_all(cloud, context, registry, poli
     assert outcome(cloud, OTHER, image_pull_policy="never")[0] == "Running"
 
 
+@pytest.mark.parametrize("image", ["own.io/a:1", "local:1"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_digest_that_no_registry_knows_closes_nothing(cloud, policy, image):
+    """containerd's image store gives an image that was made on the host a digest: its id."""
+    driver = cloud.drivers["one"]
+    made_here = ImageFacts(ID, digests=(f"own.io/a@{ID}", f"default.io/local@{ID}"))
+    driver.images |= dict.fromkeys(("own.io/a:1", "default.io/local:1"), made_here)
+    driver.registry.clear()
+    assert outcome(cloud, OTHER, image=image, image_pull_policy=policy) == ("Running", "")
+    assert driver.pulls == []
+
+
 def test_a_private_copy_closes_nothing_but_itself(cloud, context, registry):
     """Somebody pulls from behind a password what everybody uses under another name."""
     driver = cloud.drivers["one"]

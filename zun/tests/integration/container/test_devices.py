@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of claims in containers of a real daemon: files, CDI devices by and without Docker's CDI, network interfaces."""
+"""Devices of claims in containers of a real daemon: files, CDI devices with and without its CDI, interfaces."""
 
 import json
 import os

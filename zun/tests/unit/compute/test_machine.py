@@ -10,9 +10,8 @@ def test_devices_of_every_kind(tmp_path):
     root = build(tmp_path, {**PLAIN, "devices": {"0000:81:00.0": {"files": {"numa_node": "1\n"}}}})
     (root / "dev").symlink_to("/dev")
     (root / "etc/cdi").mkdir(parents=True)
-    (root / "etc/cdi/a.json").write_text(
-        json.dumps({"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [{"name": "c", "containerEdits": {"env": ["A=1"]}}]})
-    )
+    card = {"name": "c", "containerEdits": {"env": ["A=1"]}}
+    (root / "etc/cdi/a.json").write_text(json.dumps({"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [card]}))
     (root / "etc/cdi/b.json").write_text("")
     found = discovered(str(root))
     kinds = [device.type for device in found.devices]

@@ -697,6 +697,7 @@ class DriverContract:
         assert facts is not None and facts.image_id.startswith("sha256:")
         assert facts == rig.driver.find_image("zun-demo") == rig.driver.find_image(facts.image_id)
         assert set(facts.digests) <= set(rig.driver.image_digests())
+        assert {each.size for each in rig.driver.images_of("zun-demo")} <= {facts.size}
 
     def test_image_that_is_not_on_the_host(self, rig: Rig) -> None:
         assert rig.driver.find_image("zun-no-such-image:1") is None
@@ -706,8 +707,10 @@ class DriverContract:
         rig.driver.load_image(Renamed(archive, "zun-loaded:1"))
         try:
             [loaded] = rig.driver.images_of("zun-loaded")
-            found = rig.driver.find_image("zun-demo")
-            assert found is not None and (loaded.tags, loaded.image_id) == (("1",), found.image_id)
+            found, origin = rig.driver.find_image("zun-loaded:1"), rig.driver.find_image("zun-demo")
+            assert found is not None and origin is not None
+            assert (loaded.tags, loaded.image_id, loaded.size) == (("1",), found.image_id, found.size)
+            assert (found.command, found.entrypoint) == (origin.command, origin.entrypoint)
         finally:
             rig.driver.remove_image("zun-loaded:1")
         assert rig.driver.images_of("zun-loaded") == []

@@ -147,7 +147,7 @@ def test_an_engine_loads_the_file(content: dict[str, Any]) -> None:
     ),
     pytest.param(of("0.4.0", "0"), "device name '0' needs cdiVersion 0.5.0 or later, got 0.4.0", id="digit"),
     pytest.param(of("0.5.0", kind="a.com/b.c"), "a class with a dot needs cdiVersion 0.6.0", id="dot"),
-    pytest.param(of("0.3.0", **node(hostPath="/dev/a")), r"deviceNodes\[0\].hostPath needs cdiVersion 0.5.0", id="host"),
+    pytest.param(of("0.3.0", **node(hostPath="/dev/a")), r"Nodes\[0\].hostPath needs cdiVersion 0.5.0", id="host"),
     pytest.param(
         {**of("0.4.0"), "containerEdits": node(hostPath="/dev/a")}, r"\$.containerEdits.*hostPath needs", id="common"
     ),
@@ -158,12 +158,17 @@ def test_an_engine_loads_the_file(content: dict[str, Any]) -> None:
     pytest.param(of("1.0.0", intelRdt={"schemata": ["a"]}), "schemata needs cdiVersion 1.1.0", id="schemata"),
     pytest.param(of("1.0.0", **interfaces(("a", "b"))), "netDevices needs cdiVersion 1.1.0", id="interfaces"),
     pytest.param(of(NEWEST, intelRdt={"enableMBM": True}), "enableMBM is not a member of cdiVersion 1.1.0", id="gone"),
-    *(pytest.param(of(NEWEST, name), r"devices\[0\].name", id=f"name-{name!r}") for name in ("", "a b", "a-", "_a", "a\n")),
+    *(
+        pytest.param(of(NEWEST, name), r"devices\[0\].name", id=f"name-{name!r}")
+        for name in ("", "a b", "a-", "_a", "a\n")
+    ),
     *(
         pytest.param(of(NEWEST, kind=kind), r"\$.kind", id=f"kind-{kind[:12]!r}")
-        for kind in ("a/", "/b", "a/b/c", "3a/b", "a/3b", "a/b-", "a/b\n", "a/" + "c" * 64, "v" * 254 + "/b", "a/\u00e9")
+        for kind in (
+            "a/", "/b", "a/b/c", "3a/b", "a/3b", "a/b-", "a/b\n", "a/" + "c" * 64, "v" * 254 + "/b", "a/\u00e9"
+        )
     ),
-    *(pytest.param(of(NEWEST, **node(permissions=each)), "permissions", id=f"may-{each}") for each in ("x", "rxw", "R")),
+    *(pytest.param(of(NEWEST, **node(permissions=each)), "perm", id=f"may-{each}") for each in ("x", "rxw", "R")),
     *(pytest.param(of(NEWEST, **node(type=each)), "type", id=f"type-{each}") for each in ("block", "C")),
     *(
         pytest.param(of(NEWEST, **node(**{member: value})), member, id=f"{member}-{value}")

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from zun.container.docker.facts import cdi_names, disk_quota_supported, has_project_quota, host_facts, shared_flags
+from zun.container.docker.facts import (
+    cdi_names,
+    containers_folder,
+    disk_quota_supported,
+    has_project_quota,
+    host_facts,
+    shared_flags,
+)
 from zun.container.driver import HostFacts
 
 INFO = {
@@ -97,6 +104,46 @@ def test_disk_quota_supported(
         "DockerRootDir": "/var/lib/docker",
     }
     assert disk_quota_supported(info, tmp_path) is expected
+
+
+SNAPSHOTS = [["driver-type", "io.containerd.snapshotter.v1"]]
+
+
+@pytest.mark.parametrize("driver", ["overlayfs", "overlay2", "btrfs", "zfs", "native", "devicemapper"])
+def test_snapshotters_limit_no_disk(tmp_path: pathlib.Path, driver: str) -> None:
+    """They have the names of drivers that limit the disk, and take no size."""
+    mountinfo = tmp_path / "proc/self/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.write_text(MOUNTS.format("prjquota"))
+    status = [["Backing Filesystem", "xfs"], *SNAPSHOTS]
+    info = {"Driver": driver, "DriverStatus": status, "DockerRootDir": "/var/lib/docker"}
+    assert disk_quota_supported(info, tmp_path) is False
+
+
+OWN, SERVICE = "/srv/docker/containerd/daemon", "/var/lib/containerd"
+DATA = "io.containerd.snapshotter.v1.overlayfs"
+
+
+@pytest.mark.parametrize(("status", "socket", "files", "expected"), [
+    pytest.param([["Backing Filesystem", "xfs"]], None, {}, "/srv/docker", id="a-driver-of-docker"),
+    pytest.param(None, None, {}, "/srv/docker", id="no-status"),
+    pytest.param(SNAPSHOTS, "/run/docker/containerd/containerd.sock", {}, OWN, id="docker-s-own"),
+    pytest.param(SNAPSHOTS, "/run/containerd/containerd.sock", {f"{OWN}/{DATA}/x": ""}, SERVICE, id="a-service"),
+    pytest.param(SNAPSHOTS, None, {f"{OWN}/{DATA}/x": ""}, OWN, id="an-older-docker-with-its-own"),
+    pytest.param(SNAPSHOTS, None, {f"{OWN}/{DATA[:-2]}/x": ""}, SERVICE, id="own-data-of-another-snapshotter"),
+    pytest.param(SNAPSHOTS, None, {}, SERVICE, id="an-older-docker-with-a-service"),
+    pytest.param(SNAPSHOTS, None, {"/etc/containerd/config.toml": 'root = "/big"\n'}, "/big", id="a-folder-of-choice"),
+    pytest.param(SNAPSHOTS, None, {"/etc/containerd/config.toml": "version = 2\n"}, SERVICE, id="no-folder-named"),
+    pytest.param(SNAPSHOTS, None, {"/etc/containerd/config.toml": "root = "}, SERVICE, id="a-broken-configuration"),
+])  # fmt: skip
+def test_the_disk_of_the_containers(tmp_path: pathlib.Path, status, socket, files, expected) -> None:
+    for path, text in files.items():
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).write_text(text)
+    info = {"Driver": "overlayfs", "DriverStatus": status, "DockerRootDir": "/srv/docker"}
+    if socket is not None:
+        info["Containerd"] = {"Address": socket}
+    assert containers_folder(info, tmp_path) == expected
 
 
 CPU = "processor\t: {}\nmodel name\t: flags : of a kind\nflags\t\t: {}\nvmx flags\t: vnmi\nbugs\t\t: spectre_v1\n\n"

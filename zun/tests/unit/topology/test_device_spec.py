@@ -153,7 +153,8 @@ def names(**files: str) -> tuple[Device, ...]:
 @pytest.mark.parametrize(("named", "offered"), [
     pytest.param(names(**{str(each): f"kfd render{each}" for each in range(8)}), "01234567", id="a-manager-s-file"),
     pytest.param(
-        names(**{str(each): f"kfd render{each}" for each in range(3)}, all="kfd render0 render1 render2"), "012", id="all"
+        names(**{str(each): f"kfd render{each}" for each in range(3)}, all="kfd render0 render1 render2"), "012",
+        id="all",
     ),
     pytest.param(names(a="ctl a", b="ctl b", pair="ctl a b"), "ab", id="a-pair"),
     pytest.param(names(all="ctl a b", b="ctl b", z="ctl a"), "bz", id="the-sum-is-named-first"),
