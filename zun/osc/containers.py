@@ -18,7 +18,7 @@ from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import explanation, filtered, healthcheck, mounts, placement, terminal, versions, waiting
+from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, terminal, versions, waiting
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -93,10 +93,21 @@ class _New:
             if not waiting_for_it:
                 return columns, values
             uuid = dict(zip(columns, values, strict=True))["uuid"]
-            waiting.wait(waiting.until(client, uuid, *self.wanted), f"Waiting for {parsed_args.name or uuid}")
+            try:
+                waiting.wait(waiting.until(client, uuid, *self.wanted), f"Waiting for {parsed_args.name or uuid}")
+            except waiting.Stuck as exc:
+                raise exceptions.CommandError(
+                    f"{exc}\n{ended.log_of(client, uuid)}\nEnd it with 'openstack appcontainer stop {uuid}' or "
+                    f"'openstack appcontainer delete --stop {uuid}'."
+                ) from None
             if interactive:
                 self._attach(client, uuid)
+            else:
+                self._tell_failure(client, uuid)
             return self._shown(client, uuid, (columns, values))
+
+    def _tell_failure(self, client: Any, uuid: str) -> None:
+        """Tell of a command that failed. A container that is only created has run none, so this does nothing."""
 
     def _attach(self, client: Any, uuid: str) -> None:
         """Attach the user's terminal. A container that is only created has no process, so this does nothing."""
@@ -122,6 +133,18 @@ class RunContainer(_New, containers.RunContainer):
     """Create and run a new container"""
 
     wanted = ("Running", "Stopped", "Dead", waiting.GONE)  # a command may have ended before we look
+    _failed = False
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        status: int = super().run(parsed_args)
+        return status or int(self._failed)
+
+    def _tell_failure(self, client: Any, uuid: str) -> None:
+        """Print the exit code and the end of the log of a command that failed, and let this command exit with 1."""
+        code = ended.exit_code(client, uuid)
+        if code:
+            self._failed = True
+            print(f"Container {uuid} ended with exit code {code}.\n{ended.log_of(client, uuid)}", file=sys.stderr)
 
     def _attach(self, client: Any, uuid: str) -> None:
         try:
@@ -220,9 +243,9 @@ class ExecContainer(containers.ExecContainer):
         if parsed_args.interactive:
             begun = client.containers.execute(name, command=command, interactive=True, run=False)
             return terminal.run(client, begun["proxy_url"], name, begun["exec_id"])
-        ended = client.containers.execute(name, command=command)
-        print(ended["output"] or "", end="", file=self.app.stdout)  # without an added newline, for output into a file
-        return int(ended["exit_code"] or 0)
+        result = client.containers.execute(name, command=command)
+        print(result["output"] or "", end="", file=self.app.stdout)  # without an added newline, for output into a file
+        return int(result["exit_code"] or 0)
 
 
 class ShowContainer(containers.ShowContainer):

@@ -6,6 +6,7 @@ failures on the error stream, go on with the next name, and exit with 1 if a req
 """
 
 import argparse
+import functools
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from zunclient.osc.v1 import capsules, containers, images, quotas, registries, s
 from zun.osc import versions, waiting
 
 LOG = logging.getLogger(__name__)
+
+End = Callable[[], None]
 
 SECURITY_GROUPS_END = "1.14"  # the last microversion that has the routes
 
@@ -46,7 +49,10 @@ def one_by_one(
 
 
 class Each(command.Command):
-    """Mixin for a command of python-zunclient: keeps its options and sends one request for each name."""
+    """Mixin for a command of python-zunclient: keeps its options and sends one request for each name.
+
+    With ``--wait`` all requests are sent before the first is waited for, so that their work goes on side by side.
+    """
 
     names: ClassVar[str] = "container"
     """The parsed argument that has one name, or a list of names."""
@@ -54,21 +60,37 @@ class Each(command.Command):
     wish: ClassVar[str]
     """The argument ``wish`` of ``one_by_one``."""
 
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | None:
-        """Send the request for ``name`` and return a further text for the user. Any error is this name's failure."""
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | End | None:
+        """Send the request for ``name``. Any error is this name's failure.
+
+        Return a further text for the user, or a function that returns when the request has been carried out.
+        """
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         manager: Any = self.app.client_manager
         client = manager.container  # an unreachable service fails the whole command, not a name
         given = getattr(parsed_args, self.names)
-        end = "carried out" if getattr(parsed_args, "wait", False) else "accepted"
+        under_way: list[tuple[str, End]] = []
 
-        def told(wish: str, more: str | None) -> None:
-            print(f"Request to {wish} has been {end}." + (f" {more}" if more else ""), file=self.app.stdout)
+        def ask(name: str) -> str | End | None:
+            more = self.act(client, name, parsed_args)
+            if callable(more):
+                under_way.append((name, more))
+            return more
+
+        def accepted(wish: str, more: str | End | None) -> None:
+            if not callable(more):
+                print(f"Request to {wish} has been accepted." + (f" {more}" if more else ""), file=self.app.stdout)
+
+        def carried_out(wish: str, _: None) -> None:
+            print(f"Request to {wish} has been carried out.", file=self.app.stdout)
 
         names = [given] if isinstance(given, str) else given
-        return one_by_one(names, self.wish, lambda name: self.act(client, name, parsed_args), told)
+        statuses = [one_by_one(names, self.wish, ask, accepted)]
+        for name, end in under_way:
+            statuses.append(one_by_one([name], self.wish, lambda _, end=end: end(), carried_out))  # type: ignore[misc]
+        return max(statuses)
 
 
 class StartContainer(Each, containers.StartContainer):
@@ -90,11 +112,13 @@ class StopContainer(Each, containers.StopContainer):
         parser.add_argument("--wait", action="store_true", help="Wait until the containers have stopped.")
         return parser
 
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> End | None:
         client.containers.stop(name, parsed_args.timeout)
-        if parsed_args.wait:
-            # A container with --auto-remove is gone after its end.
-            waiting.wait(waiting.until(client, name, "Stopped", "Dead", waiting.GONE), f"Stopping {name}")
+        if not parsed_args.wait:
+            return None
+        # A container with --auto-remove is gone after its end.
+        look = waiting.until(client, name, "Stopped", "Dead", waiting.GONE)
+        return functools.partial(waiting.wait, look, f"Stopping {name}")
 
 
 class RestartContainer(Each, containers.RestartContainer):
@@ -140,11 +164,13 @@ class RebuildContainer(Each, containers.RebuildContainer):
     names = "containers"
     wish = "rebuild container {}"
 
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> End | None:
         given = {name: getattr(parsed_args, name) for name in ("image", "image_driver")}
         client.containers.rebuild(name, **{name: value for name, value in given.items() if value})
-        if parsed_args.wait:
-            waiting.wait(waiting.until(client, name, "Created", "Running", "Stopped"), f"Rebuilding {name}")
+        if not parsed_args.wait:
+            return None
+        look = waiting.until(client, name, "Created", "Running", "Stopped")
+        return functools.partial(waiting.wait, look, f"Rebuilding {name}")
 
 
 class DeleteContainer(Each, containers.DeleteContainer):
@@ -159,15 +185,16 @@ class DeleteContainer(Each, containers.DeleteContainer):
                 action.help = "Wait until the containers are gone."
         return parser
 
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> End | None:
         whose = {"all_projects": True} if parsed_args.all_projects else {}
         # Wait for the uuid: another container may take the name as soon as this one is gone.
         uuid = client.containers.get(name, **whose).uuid if parsed_args.wait else name
         client.containers.delete(
             name, force=parsed_args.force, stop=parsed_args.stop, all_projects=parsed_args.all_projects
         )
-        if parsed_args.wait:
-            waiting.wait(waiting.until(client, uuid, waiting.GONE, **whose), f"Deleting {name}")
+        if not parsed_args.wait:
+            return None
+        return functools.partial(waiting.wait, waiting.until(client, uuid, waiting.GONE, **whose), f"Deleting {name}")
 
 
 class CommitContainer(Each, containers.CommitContainer):

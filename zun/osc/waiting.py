@@ -18,23 +18,32 @@ GONE = "gone"
 BUSY = frozenset({"Creating", "Restarting", "Rebuilding", "Deleting"})
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks
 QUIET = 60.0  # seconds without progress after which the wait ends
+PATIENCE = 10.0  # seconds of nothing but restarts after which the wait ends: the command may yet find what it needs
 WIDTH = 30  # characters of the bar
 _PERCENT = re.compile(r"\b(\d{1,3}) ?%")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The result of one look. ``failed`` is the reason why the request cannot succeed; ``text`` is for people."""
+    """The result of one look. ``failed`` is the reason why the request cannot succeed; ``text`` is for people.
+
+    ``stuck`` is a reason as well, if every look finds one for PATIENCE seconds.
+    """
 
     done: bool
     busy: bool = True
     failed: str | None = None
     text: str = ""
+    stuck: str | None = None
 
     @property
     def percent(self) -> int | None:
         found = _PERCENT.search(self.text)
         return min(int(found[1]), 100) if found else None
+
+
+class Stuck(exceptions.CommandError):
+    """The request goes on without end, because its command fails each time."""
 
 
 def until(client: Any, container: str, *wanted: str, **query: Any) -> Callable[[], Seen]:
@@ -55,7 +64,12 @@ def until(client: Any, container: str, *wanted: str, **query: Any) -> Callable[[
         failed = None
         if status == "Error" and not busy:
             failed = f"container {container} is in status Error: {shown.status_reason or 'no reason is given'}"
-        return Seen(False, busy, failed, text or f"status {status}")
+        stuck = None
+        if status == "Restarting" and getattr(shown, "task_state", None) is None:
+            stuck = f"container {container} ends again and again, and its restart policy starts it each time"
+            if shown.status_reason:
+                stuck = f"{stuck}: {shown.status_reason}"
+        return Seen(False, busy, failed, text or f"status {status}", stuck)
 
     return look
 
@@ -71,19 +85,24 @@ def wait(
     """Return when ``look`` reports the request as done.
 
     :raises CommandError: the request failed, or nothing was busy for QUIET seconds.
+    :raises Stuck: every look of PATIENCE seconds found the same obstacle.
     """
     with Bar(title, sys.stderr if out is None else out) as bar:
         lengths = itertools.chain(
             itertools.takewhile(lambda s: s < LONGEST_PAUSE, (FIRST_PAUSE * 1.5**n for n in itertools.count())),
             itertools.repeat(LONGEST_PAUSE),
         )
-        since = clock()
+        since = free = clock()
         for length in lengths:
             seen = look()
             if seen.failed is not None:
                 raise exceptions.CommandError(seen.failed)
             if seen.done:
                 return
+            if seen.stuck is None:
+                free = clock()
+            elif clock() - free > PATIENCE:
+                raise Stuck(seen.stuck)
             if seen.busy:
                 since = clock()
             elif clock() - since > QUIET:

@@ -26,6 +26,7 @@ from zun.osc import (
     questions,
     registries,
     volumes,
+    waiting,
 )
 from zun.tests.functional.osc.recorder import Asked, serving
 
@@ -276,6 +277,55 @@ def test_waiting_tells_a_failure(command, option):
     failed = {("GET", "/v1/containers/c-1"): (200, {**C, "status": "Error", "status_reason": "no room"})}
     with serving(CREATED | RUN | failed) as server, pytest.raises(exceptions.CommandError, match="no room"):
         execute(command, server, option, "busybox")
+
+
+LOG = ("GET", "/v1/containers/c-1/logs?stdout=True&stderr=True&tail=10")
+
+
+def test_a_run_tells_exit_code_and_log_of_a_failure(capsys):
+    shown = {**C, "status": "Stopped", "status_detail": "Exited(3) 2 seconds ago "}
+    answers = {("GET", "/v1/containers/c-1"): (200, shown), LOG: (200, "one\nno such file: x\n")}
+    with serving(RUN | answers) as server:
+        status, printed = execute(containers.RunContainer, server, "--wait", "-f", "json", "busybox", "false")
+        told = capsys.readouterr().err
+        assert (status, '"status": "Stopped"' in printed) == (1, True)
+        assert "c-1 ended with exit code 3." in told and told.endswith("  one\n  no such file: x\n")
+        server.answers["GET", "/v1/containers/c-1"] = (200, {**shown, "status_detail": "Exited(0) 2 seconds ago "})
+        assert execute(containers.RunContainer, server, "--wait", "busybox", "true")[0] == 0
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("log", [(200, "no such file: x\n"), BROKEN])
+def test_a_run_ends_in_a_loop_of_restarts(monkeypatch, log):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.3)
+    shown = {**C, "status": "Restarting", "status_reason": "Its command ended with exit code 1 and ..."}
+    loop = {("GET", "/v1/containers/c-1"): (200, shown), LOG: log}
+    with serving(RUN | loop) as server, pytest.raises(exceptions.CommandError) as caught:
+        execute(containers.RunContainer, server, "--wait", "--restart", "always", "busybox", "false")
+    for said in ("exit code 1", "appcontainer delete --stop c-1", "no such file" if log[0] == 200 else "it is paused"):
+        assert said in str(caught.value)
+
+
+def test_several_are_asked_before_one_is_waited_for():
+    names = ("a", "b", "c")
+    asked = {("DELETE", f"/v1/containers/{n}?force=False&stop=True&all_projects=False"): (204, None) for n in names}
+    shown = {("GET", f"/v1/containers/{n}"): (200, {**C, "uuid": f"u-{n}"}) for n in names}
+    with serving(asked | shown) as server:
+        status, printed = execute(each.DeleteContainer, server, "--stop", "--wait", *names)
+    assert (status, printed.count("carried out")) == (0, 3)
+    methods = [one.method for one in server.asked_of_v1]
+    assert methods == ["GET", "DELETE"] * 3 + ["GET"] * 3
+
+
+def test_a_refused_deletion_is_not_waited_for(capsys):
+    gone = {
+        ("GET", "/v1/containers/b"): (200, {**C, "uuid": "u-b"}),
+        ("DELETE", "/v1/containers/b?force=False&stop=False&all_projects=False"): (204, None),
+    }
+    with serving(gone) as server:
+        status, printed = execute(each.DeleteContainer, server, "--wait", "a", "b")
+    assert (status, printed) == (1, "Request to delete container b has been carried out.\n")
+    assert "delete container a failed" in capsys.readouterr().err
 
 
 def test_interactive_run_that_ended_at_once_prints_its_logs():

@@ -53,6 +53,15 @@ def test_wait_ends_only_when_nothing_is_under_way():
         wait([*[Seen(False, busy=False)] * long, Seen(True)])
 
 
+def test_nothing_but_restarts_end_the_wait():
+    loop = Seen(False, stuck="it ends again and again")
+    looks = int(waiting.PATIENCE * 3 / waiting.LONGEST_PAUSE)
+    with pytest.raises(waiting.Stuck, match="again and again"):
+        wait([loop] * looks)
+    assert wait([loop, loop, Seen(False), loop, Seen(True)])[0] < waiting.PATIENCE
+    assert wait([*[loop, Seen(False)] * looks, Seen(True)])[0] > waiting.PATIENCE
+
+
 def test_the_bar_is_drawn_on_a_terminal_and_cleared():
     out = Terminal()
     wait([Seen(False, text="asking"), Seen(False, text="Pulling: 40 %, 1 of 3 layers"), Seen(True)], out)
@@ -93,6 +102,22 @@ def client(**shown):
             {"status": "Error", "status_reason": "no host"},
             ["Running"],
             Seen(False, False, "container c is in status Error: no host", "status Error"),
+        ),
+        (
+            {"status": "Restarting", "status_reason": "exit code 3"},
+            ["Running"],
+            Seen(
+                False,
+                True,
+                None,
+                "status Restarting",
+                "container c ends again and again, and its restart policy starts it each time: exit code 3",
+            ),
+        ),
+        (
+            {"status": "Restarting", "task_state": "container_rebooting"},
+            ["Running"],
+            Seen(False, True, None, "status Restarting"),
         ),
         ({"status": "Error", "task_state": "container_deleting"}, [GONE], Seen(False, True, None, "status Error")),
         ({}, ["Running"], Seen(False, True, "container c is gone")),
