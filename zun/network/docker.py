@@ -29,6 +29,7 @@ from zun.container.docker.client import (
     Settings,
     object_name,
 )
+from zun.container.docker.errors import says
 from zun.container.driver import LABEL_PROJECT, Plug
 from zun.network.driver import Plugged, PortView
 from zun.network.firewall import BRIDGE_PREFIX, Firewall
@@ -177,7 +178,7 @@ class DockerNetworks(OnEngine):
         try:
             self._engine.api.disconnect_container_from_network(container, network, force=True)
         except docker_errors.APIError as exc:
-            if "is not connected" not in str(exc.explanation) and not isinstance(exc, docker_errors.NotFound):
+            if not says(exc, "is not connected") and not isinstance(exc, docker_errors.NotFound):
                 raise
 
     def present(self) -> set[str]:
@@ -217,7 +218,7 @@ class DockerNetworks(OnEngine):
             except docker_errors.NotFound:
                 return
             except docker_errors.APIError as exc:
-                if "has active endpoints" in str(exc.explanation):
+                if says(exc, "has active endpoints"):
                     raise exceptions.Conflict(f"Cannot remove {what}: {exc.explanation}") from exc
                 raise
         LOG.info("Removed the bridge of %s", what)
@@ -265,7 +266,7 @@ class DockerNetworks(OnEngine):
             except docker_errors.APIError as exc:
                 if self._is_here(name):  # another agent of this daemon created it meanwhile
                     return
-                if "overlaps" in str(exc.explanation):
+                if says(exc, "overlap"):
                     cidrs = ", ".join(each["cidr"] for each in port.subnets)
                     raise exceptions.Conflict(
                         f"Network {port.network_uuid} cannot be created on this host: another network of its Docker "
@@ -302,7 +303,7 @@ class DockerNetworks(OnEngine):
                     # Another agent of this daemon may have created this network, or one with these addresses.
                     if self._is_here(name):
                         return
-                    if "overlap" not in str(exc.explanation) or len(taken) == TRIES:
+                    if not says(exc, "overlap") or len(taken) == TRIES:
                         raise
                     taken.add(cidr)
                 else:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container files as tar streams, which pass through in pieces."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -8,7 +9,11 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine, object_name
+from zun.container.docker.errors import says, unbroken
 from zun.container.driver import ContainerView
+
+#: The word, for example in ``archive/tar: invalid tar header``, and not the letters in "restarting".
+_TAR = re.compile(r"\btar\b", re.IGNORECASE)
 
 
 class DockerArchives(OnEngine):
@@ -31,14 +36,14 @@ class DockerArchives(OnEngine):
 
     def _translated_chunks(self, container: ContainerView, chunks: Iterable[bytes]) -> Iterator[bytes]:
         with self._engine.translated("read files of", container):
-            yield from chunks
+            yield from unbroken(chunks)
 
 
 def _path_error(exc: docker_errors.APIError, path: str) -> Exception:
     """Return InvalidValue if Docker rejects the path or the tar, else ``exc``."""
     reason = str(exc.explanation or exc)
     # Older daemons answer 500 for a path that is no directory, and every daemon for a stream that is no tar.
-    theirs = exc.status_code == 400 or "not a directory" in reason or "tar" in reason
-    if theirs or (exc.status_code == 404 and "No such container:" not in reason):
+    theirs = exc.status_code == 400 or says(exc, "not a directory") or _TAR.search(reason)
+    if theirs or (exc.status_code == 404 and not says(exc, "no such container:")):
         return exceptions.InvalidValue(f"path: '{path[:64]}': {reason}")
     return exc

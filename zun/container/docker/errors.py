@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate errors of docker-py into the service's errors."""
 
+import json
 import logging
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import requests.exceptions
 import urllib3.exceptions
@@ -33,27 +35,32 @@ SILENCE_SECONDS = 60.0
 # Docker answers some wrong states with 500 (unpause, API 1.41), so the text decides.
 _WRONG_STATE = re.compile(
     r"\bis not running|\bis not paused|\bis paused|\balready paused|\bpaused container|\bis restarting"
-    r"|\bis marked for removal"
+    r"|\bis marked for removal",
+    re.IGNORECASE,
 )
 
 #: Texts of Docker, containerd and runc about a process whose end Docker has not noticed yet. In the order of time: the
 #: process has stopped, its shim forgets the process, the shim closes its connection, containerd forgets the task.
 ENDING = re.compile(
     r"not running|stopped (?:container|state)|deleted (?:process|state)|container does not exist|container not created"
-    r"|ttrpc: closed|task \S+ not found|^no such container$"
+    r"|ttrpc: closed|task \S+ not found|^no such container$",
+    re.IGNORECASE,
 )
 # Actions that start a process or repeat themselves. For them a text of ENDING is an error.
 _NEED_NO_PROCESS = frozenset({"create", "start", "restart", "update"})
 
 # A missing command fails on every host alike. The text decides, because Docker's answer 400 has other causes too, for
 # example a control group of the host that denies permission.
-_NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b')
+_NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b', re.IGNORECASE)
 
 # A member of a capsule starts in the network of another object, and the missing object may be that one.
 _JOINING = frozenset({"start", "restart"})
-_NO_OBJECT = "No such container: "
+#: Bytes at the end of a tar in which an error of Docker is looked for.
+_TAIL = 16 * 1024
+_JSON_ERRORS = (b'{"errorDetail"', b'{"error"', b'{"message"')
+_NO_OBJECT = "no such container: "
 
-#: (text in Docker's reason, advice that is added for the user, class of the error)
+#: (text in Docker's reason, in lower case, advice that is added for the user, class of the error)
 _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
     (
         "no space left on device",
@@ -75,6 +82,42 @@ _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
 )
 
 
+def says(reason: docker_errors.APIError | str, *texts: str) -> bool:
+    """Return whether Docker's reason contains one of ``texts``, which are in lower case.
+
+    Docker changes capitals from release to release: ``Invalid signal: X`` in 20.10 is ``invalid signal: X`` in 26.
+    """
+    told = (str(reason.explanation or reason) if isinstance(reason, docker_errors.APIError) else reason).lower()
+    return any(text in told for text in texts)
+
+
+def failure_in(message: Mapping[str, Any]) -> str | None:
+    """Return the error that a message of a stream tells, or None. Docker answers 200 before it begins its work.
+
+    Source: Docker Engine API, JSON messages. ``error`` is the older member, which a release may leave out.
+    """
+    detail, old = message.get("errorDetail"), message.get("error")
+    if not detail and not old:
+        return None
+    return str((detail.get("message") if isinstance(detail, Mapping) else detail) or old or detail)
+
+
+def unbroken(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a tar. Raise DockerError if Docker wrote an error in JSON in place of the tar's end."""
+    tail = b""
+    for piece in pieces:
+        tail = (tail + piece[-_TAIL:])[-_TAIL:]
+        yield piece
+    for beginning in _JSON_ERRORS:
+        start = tail.rfind(beginning)
+        try:
+            told = json.loads(tail[start:]) if start >= 0 else {}
+        except ValueError:  # a tar, or another beginning
+            continue
+        if reason := failure_in(told) or told.get("message"):
+            raise exceptions.DockerError(f"Docker could not read all of the files: {reason}")
+
+
 def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -> exceptions.ZunError:
     """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none) called ``name``.
 
@@ -88,7 +131,7 @@ def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -
             f"pull policy ifnotpresent or always."
         )
     reason = str(exc.explanation or exc) if isinstance(exc, docker_errors.APIError) else ""
-    if action in _JOINING and _NO_OBJECT in reason and uuid not in reason:
+    if action in _JOINING and says(reason, _NO_OBJECT) and uuid not in reason:
         return exceptions.ContainerVanished(
             f"Cannot {target}: what keeps the network of its capsule was removed on the host. Delete the capsule, and "
             "create it anew."
@@ -107,7 +150,7 @@ def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -
         if action == "start" and _NO_COMMAND.search(reason):
             return exceptions.Invalid(f"Docker could not {target}: {reason}")
         for words, step, error in _NEXT:
-            if words in reason:
+            if says(reason, words):
                 return error(f"Docker could not {target}: {reason}. {step}")
         return exceptions.DockerError(f"Docker could not {target}: {reason}")
     if isinstance(exc, requests.exceptions.ReadTimeout):

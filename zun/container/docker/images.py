@@ -17,6 +17,7 @@ from zun.common.single_flight import SingleFlight
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
 from zun.container.docker.create import cpuset_variables
+from zun.container.docker.errors import failure_in, says, unbroken
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 
 LOG = logging.getLogger(__name__)
@@ -92,14 +93,14 @@ class DockerImages(OnEngine):
         with self._engine.translated("load an image"), self._engine.patient() as api:
             try:
                 for step in api.load_image(iter(archive)):
-                    if "error" in step:
-                        raise _load_failed(step["error"])
+                    if reason := failure_in(step):
+                        raise _load_failed(reason)
             except docker_errors.APIError as exc:
                 raise _load_failed(str(exc.explanation)) from exc
 
     def save_image(self, image: str) -> Iterator[bytes]:
         with self._engine.translated(f"save image {image}"), self._engine.patient() as api:
-            yield from api.get_image(image)
+            yield from unbroken(api.get_image(image))
 
     def find_images(self, term: str) -> Sequence[LocalImage]:
         with self._engine.translated("list images"):
@@ -128,9 +129,8 @@ class DockerImages(OnEngine):
         with self._engine.translated(f"pull image {image}"):
             try:
                 for step in self._engine.api.pull(image, stream=True, decode=True, auth_config=_credentials(auth)):
-                    if "error" in step:
-                        # Docker answered 200 before the pull began, so the error is a message of the stream.
-                        raise _pull_failed(image, step["error"])
+                    if reason := failure_in(step):
+                        raise _pull_failed(image, reason)
                     if progress is not None and layers.take(step):
                         progress(str(layers))
             except docker_errors.APIError as exc:
@@ -229,7 +229,7 @@ def _credentials(auth: RegistryAuth | None) -> dict[str, str]:
 
 
 def _load_failed(reason: str) -> exceptions.ZunError:
-    if "no space left on device" in reason.lower():
+    if says(reason, "no space left on device"):
         return exceptions.DockerError("The image could not be loaded: the disk of Docker is full on the host.")
     return exceptions.Invalid(f"Docker cannot load the image: {reason}")
 
@@ -241,19 +241,18 @@ def _pull_failed(image: str, reason: str) -> exceptions.ZunError:
     So users read one and the same text for a missing image, a private image and an address without a registry.
     """
     LOG.warning("Image %s could not be pulled: %s", image, reason)
-    lowered = reason.lower()
-    if "toomanyrequests" in lowered or "too many requests" in lowered:
+    if says(reason, "toomanyrequests", "too many requests"):
         return exceptions.DockerError(
             f"Image {image} could not be pulled: its registry limits pulls. Try again later, or create the container "
             "with --registry and an account that may pull more."
         )
-    if "no space left on device" in lowered:
+    if says(reason, "no space left on device"):
         return exceptions.DockerError(
             f"Image {image} could not be pulled: the disk of the host is full. Tell its operator, or create the "
             "container on another host."
         )
     # ImageNotFound ends the search for a host. Other hosts may reach a registry that does not answer this host.
-    missing = any(text in lowered for text in ("not found", "manifest unknown", "does not exist", "access denied"))
+    missing = says(reason, "not found", "manifest unknown", "does not exist", "access denied")
     return (exceptions.ImageNotFound if missing else exceptions.DockerError)(
         f"Image {image} could not be pulled from {_registry(image)}: not found or not permitted. Check its name and "
         "tag. If it is private, store its account with 'openstack appcontainer registry create', create the container "

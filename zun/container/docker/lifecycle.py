@@ -13,6 +13,7 @@ from zun.container.docker.client import LABEL_UUID, NOWHERE, Engine, object_name
 from zun.container.docker.create import dedicated_in, endpoint, request_body
 from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
+from zun.container.docker.errors import says
 from zun.container.docker.facts import disk_quota_supported
 from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
 
@@ -116,8 +117,7 @@ class DockerLifecycle(DockerDevices):
             try:
                 self._engine.api.kill(object_name(container.uuid), signal or "SIGKILL")
             except docker_errors.APIError as exc:
-                reason = str(exc.explanation)
-                if "Invalid signal" in reason or "does not support signal" in reason:
+                if says(exc, "invalid signal", "does not support signal"):
                     raise exceptions.InvalidValue(f"'{signal}' is no signal. Give a name such as SIGTERM.") from exc
                 raise
 
@@ -170,13 +170,15 @@ class DockerLifecycle(DockerDevices):
         except docker_errors.NotFound:
             return
         except docker_errors.APIError as exc:
-            if "already in progress" not in str(exc.explanation):
+            if not says(exc, "already in progress"):
                 raise
             # auto_remove, or a request that timed out, is removing the object. Wait until its processes are gone.
             try:
-                api.wait(container_id, timeout=self.settings.default_timeout, condition="removed")
+                answer = api.wait(container_id, timeout=self.settings.default_timeout, condition="removed")
             except docker_errors.NotFound:
                 return
+            if failed := answer.get("Error"):
+                raise exceptions.DockerError(f"Docker could not delete the container: {failed.get('Message')}") from exc
 
     def _daemon(self) -> tuple[bool, str]:
         """Return whether the daemon can limit disks, and its log driver. Ask once for each client of the engine."""

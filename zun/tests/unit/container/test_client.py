@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connection to a Docker daemon that is replaced by another release."""
 
-import json
 import pathlib
-import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 import pytest
 
@@ -17,107 +11,11 @@ from zun.container.docker import DockerDriver
 from zun.container.docker.client import Engine, Settings
 from zun.container.driver import RESYNC
 from zun.network.docker import DockerNetworks
+from zun.tests.unit.container.daemon import OLD, Daemon, serving
 from zun.tests.unit.container.samples import Sample
 
-OLD, NEW = (24, 43), (44, 52)
+NEW = (44, 52)
 BEFORE_MINIMUM = (12, 41)  # a release that has every version up to its own
-
-
-class Daemon(socketserver.ThreadingUnixStreamServer):
-    """A Docker that speaks the minor versions ``first`` to ``last`` of its API, and its log driver."""
-
-    daemon_threads = True
-    request_queue_size = 32
-
-    def __init__(self, path: pathlib.Path, versions: tuple[int, int]) -> None:
-        self.versions = versions
-        self.logs = "json-file"
-        self.asked: list[str] = []
-        self.bodies: list[Any] = []
-        super().__init__(str(path), _Answers)
-
-    @property
-    def url(self) -> str:
-        return f"unix://{self.server_address!s}"
-
-    def refusal(self, path: str) -> str | None:
-        first, last = self.versions
-        words = path.split("/")[1]
-        asked = int(words.removeprefix("v1.")) if words.startswith("v1.") else last
-        if asked < first:
-            return (
-                f"client version 1.{asked} is too old. Minimum supported API version is 1.{first}, please upgrade "
-                "your client to a newer version"
-            )
-        if asked > last:
-            return f"client version 1.{asked} is too new. Maximum supported API version is 1.{last}"
-        return None
-
-
-class _Answers(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Daemon
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        self.server.asked.append(path)
-        if (refusal := self.server.refusal(path)) is not None:
-            self._answer(400, {"message": refusal})
-        elif path.endswith("/version"):
-            self._answer(200, {"ApiVersion": f"1.{self.server.versions[1]}"})
-        elif path.endswith("/info"):
-            self._answer(200, {"LoggingDriver": self.server.logs})
-        elif path.endswith(("/networks", "/containers/json")):
-            self._answer(200, [])
-        else:
-            self._answer(200, {})
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        path = self.path.partition("?")[0]
-        self.server.asked.append(path)
-        if (refusal := self.server.refusal(path)) is not None:
-            self._answer(400, {"message": refusal})
-            return
-        self.server.bodies.append(json.loads(body))
-        self._answer(201, {"Id": "made"})
-
-    def do_PUT(self) -> None:
-        self.close_connection = True
-        self._answer(400, {"message": self.server.refusal(self.path) or "no tar"})
-
-    def _answer(self, status: int, content: Any) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "a client"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextmanager
-def serving(path: pathlib.Path, versions: tuple[int, int]) -> Iterator[Daemon]:
-    server = Daemon(path, versions)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@pytest.fixture
-def daemon(tmp_path: pathlib.Path) -> Iterator[Daemon]:
-    with serving(tmp_path / "docker.sock", OLD) as server:
-        yield server
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 import ssl
+from collections.abc import Callable
+from typing import Any
 
 import docker.errors
 import pytest
@@ -8,7 +10,21 @@ import requests
 import urllib3.exceptions
 
 from zun.common import exceptions
-from zun.container.docker.errors import ENDING, SILENCE_SECONDS, Adviser, translated
+from zun.container.docker import DockerDriver
+from zun.container.docker.archives import _path_error
+from zun.container.docker.client import Settings
+from zun.container.docker.errors import (
+    ENDING,
+    SILENCE_SECONDS,
+    Adviser,
+    failure_in,
+    translate,
+    translated,
+    unbroken,
+)
+from zun.container.docker.registries import Registries
+from zun.tests.unit.container.daemon import Daemon
+from zun.tests.unit.container.samples import Sample
 
 URL = "unix:///x.sock"
 
@@ -84,6 +100,136 @@ def test_a_process_that_is_just_ending_is_no_failure(status: int, text: str) -> 
     with expected, translated("pause", "u", URL, Adviser()):
         raise error
     assert ENDING.search(text), "so it is updated once more"
+
+
+@pytest.mark.parametrize("write", [str.upper, str.lower, str.capitalize])
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        *(("pause", text) for _, text in ENDED),
+        ("unpause", "Container abc is not paused"),
+        ("kill", "Container abc is restarting, wait until the container is running"),
+        ("start", "No such container: 243b35c8"),
+        ("start", 'container process: exec: "nope": executable file not found in $PATH'),
+        ("create", "mkdir /a: no space left on device"),
+        ("start", "transport is closing: unavailable"),
+        ("update", "Requested CPUs are not available - requested 77, available: 0-1"),
+        ("create", "bind source path does not exist: /x/fs/data"),
+        ("stop", "layer does not exist"),
+    ],
+)
+def test_capitals_of_a_reason_decide_nothing(action: str, text: str, write: Callable[[str], str]) -> None:
+    first, second = (translate(api_error(500, each), action, "7e0aa171") for each in (text, write(text)))
+    assert type(first) is type(second)
+    assert str(first).lower() == str(second).lower()
+
+
+@pytest.mark.parametrize("text", ["Invalid signal: SIGFOO", "cannot kill container: x: invalid signal: SIGFOO",
+                                  "The Linux daemon does not support signal 99"])  # fmt: skip
+def test_unknown_signal_is_an_invalid_value(daemon: Daemon, text: str) -> None:
+    daemon.answers["/kill"] = 400, {"message": text}
+    with pytest.raises(exceptions.InvalidValue, match="'SIGFOO' is no signal"):
+        DockerDriver(Settings(daemon.url)).kill(Sample(), "SIGFOO")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "theirs"),
+    [
+        (500, "extraction point is not a directory", True),
+        (500, "Extraction point is Not a Directory", True),
+        (500, "Error processing tar file(exit status 1): archive/tar: invalid tar header", True),
+        (404, "Could not find the file /x in container abc", True),
+        (404, "no such container: abc", False),
+        (404, "No such container: abc", False),
+        (500, "container abc is restarting", False),
+    ],
+)
+def test_whose_fault_a_failed_copy_is(status: int, text: str, theirs: bool) -> None:
+    kind = docker.errors.NotFound if status == 404 else docker.errors.APIError
+    error = api_error(status, text, kind)
+    assert isinstance(error, docker.errors.APIError)
+    assert isinstance(_path_error(error, "/x"), exceptions.InvalidValue) is theirs
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"status": "Pulling from x", "errorDetail": None}, None),
+        ({"error": "old"}, "old"),
+        ({"errorDetail": {"message": "new"}}, "new"),
+        ({"errorDetail": {"code": 1, "message": "new"}, "error": "old"}, "new"),
+        ({"errorDetail": {"code": 1}, "error": "old"}, "old"),
+        ({"errorDetail": {"code": 1}}, "{'code': 1}"),
+        ({"errorDetail": "text"}, "text"),
+    ],
+)
+def test_error_in_a_stream(message: dict[str, Any], expected: str | None) -> None:
+    assert failure_in(message) == expected
+
+
+STREAMS = [
+    pytest.param(b'{"status": "Pulling"}{"errorDetail": {"message": "toomanyrequests: limit"}}', id="detail"),
+    pytest.param(b'{"error": "TOOMANYREQUESTS: limit"}', id="old-member-in-capitals"),
+]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_pull_that_fails_in_its_stream(daemon: Daemon, stream: bytes) -> None:
+    daemon.answers["/images/create"] = 200, stream
+    driver = DockerDriver(Settings(daemon.url, registries=Registries.of(["127.0.0.0/8"])))
+    with pytest.raises(exceptions.DockerError, match="its registry limits pulls"):
+        driver.pull_image("127.0.0.1:9/web:1")
+
+
+def test_load_that_fails_in_its_stream(daemon: Daemon) -> None:
+    daemon.answers["/images/load"] = 200, b'{"errorDetail": {"message": "No space left on device"}}'
+    with pytest.raises(exceptions.DockerError, match="the disk of Docker is full"):
+        DockerDriver(Settings(daemon.url)).load_image([b"tar"])
+
+
+TAR = b"header" + b"\0" * 2048
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (b"", None),
+        (b'{"errorDetail":{"message":"open /x: I/O error"},"error":"open /x: I/O error"}\r\n', "open /x"),
+        (b'{"error":"open /x: input/output error"}', "open /x"),
+        (b'{"message":"open /x: input/output error"}\n', "open /x"),
+        (b'{"message":"a file that ends so"}' + b"\0" * 1024, None),
+        (b'{"message": half', None),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_tar_that_ends_with_an_error(end: bytes, reason: str | None, size: int) -> None:
+    whole, got = TAR + end, bytearray()
+    pieces = (whole[at : at + size] for at in range(0, len(whole), size))
+    if reason is None:
+        assert b"".join(unbroken(pieces)) == whole
+        return
+    with pytest.raises(exceptions.DockerError, match=f"could not read all of the files: {reason}"):
+        for piece in unbroken(pieces):
+            got += piece
+    assert bytes(got) == whole
+
+
+def test_saved_image_that_ends_with_an_error(daemon: Daemon) -> None:
+    daemon.answers["/get"] = 200, TAR + b'{"errorDetail":{"message":"layer is gone"}}'
+    with pytest.raises(exceptions.DockerError, match="layer is gone"):
+        list(DockerDriver(Settings(daemon.url)).save_image("web:1"))
+
+
+def test_removal_that_fails_while_it_is_awaited(daemon: Daemon) -> None:
+    container = Sample()
+    name = f"/containers/zun-{container.uuid}"
+    daemon.answers |= {
+        f"{name}/json": (200, {"Id": "abc", "Config": {"Labels": {"zun.host": "localhost"}}}),
+        "/abc/wait": (200, {"StatusCode": 0, "Error": {"Message": "device or resource busy"}}),
+        "/containers/abc": (409, {"message": "Removal of container abc is already in progress"}),
+    }
+    with pytest.raises(exceptions.DockerError, match="device or resource busy"):
+        DockerDriver(Settings(daemon.url)).delete(container)
 
 
 @pytest.mark.parametrize("action", ["create", "start", "restart", "update"])
