@@ -5,7 +5,9 @@ A bridge is named ``zun-UUID`` after its network, or ``zun-default-DIGEST`` for 
 Docker isolates bridges from one another; ``zun.network.firewall`` keeps their containers from reaching the host.
 """
 
+import contextlib
 import hashlib
+import ipaddress
 import logging
 import socket
 import threading
@@ -310,12 +312,7 @@ class DockerNetworks(OnEngine):
                     LOG.info("Made the default network of project %s with %s", project_id, cidr)
 
     def _free_block(self, pool: Pool, taken: Iterable[str]) -> str:
-        used = {
-            config["Subnet"]
-            for each in self._engine.api.networks()
-            for config in (each.get("IPAM") or {}).get("Config") or ()
-            if config.get("Subnet")
-        }
+        used = {block for each in self._engine.api.networks() for block in routed(each)}
         try:
             return subnets.free_block(pool, used.union(taken))
         except exceptions.Conflict as exc:
@@ -360,6 +357,24 @@ def bridge_name(network_uuid: str) -> str:
 def interface_name(network: str) -> str:
     """Return the name of the bridge's interface, ``zun-`` and 11 digits: the kernel allows 15 characters."""
     return f"{BRIDGE_PREFIX}{_digest(network)[:11]}"
+
+
+def routed(network: Mapping[str, Any]) -> set[str]:
+    """Return the subnets whose addresses Docker gives to the containers of a network, from its description.
+
+    A network of the IPAM driver ``null`` gives no addresses, and Docker lists ``0.0.0.0/0`` for it. A network that is
+    ``ConfigOnly`` is a template for others. Docker 20.10 lists ``10.1.2.7/24`` as its user wrote it: 10.1.2.0/24.
+    """
+    ipam = network.get("IPAM") or {}
+    if network.get("ConfigOnly") or str(ipam.get("Driver") or "").lower() == "null":
+        return set()
+    found = set()
+    for config in ipam.get("Config") or ():
+        with contextlib.suppress(ValueError):  # a driver of somebody else may list any text
+            block = ipaddress.ip_network((config or {}).get("Subnet") or "", strict=False)
+            if block.prefixlen:
+                found.add(str(block))
+    return found
 
 
 def _interface(network: Mapping[str, Any]) -> str:

@@ -79,6 +79,8 @@ class _Answers(BaseHTTPRequestHandler):
             self._answer(*answer)
             return
         self.server.bodies.append(json.loads(body))
+        if path.endswith("/networks/create"):
+            self.server.answers.pop(f"/networks/{self.server.bodies[-1]['Name']}", None)  # it exists now
         self._answer(201, {"Id": "made"})
 
     def do_DELETE(self) -> None:
