@@ -9,6 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.common import exceptions, traits
+from zun.compute import page_reserve
 from zun.container.driver import HostFacts
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
@@ -39,7 +40,9 @@ def inventory(
     selected = device_spec.given(discovered.devices, _device_specs(conf.devices.device_spec))
     known, unknown = _known_to_runtime(selected, facts.cdi_names)
     offered, doubles = device_spec.without_doubles(known)
-    notes = (*discovered.notes, *unknown, *doubles, *_absent(discovered, sets))
+    kept = _kept_pages(compute.reserved_huge_pages)
+    lacking = page_reserve.lacking(discovered, kept)
+    notes = (*discovered.notes, *unknown, *doubles, *_absent(discovered, sets), *lacking)
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
@@ -48,7 +51,7 @@ def inventory(
         cpu_allocation_ratio=ratios[CPU_RATIO_KEY],
         ram_allocation_ratio=ratios[RAM_RATIO_KEY],
         strategy=compute.placement_strategy,
-    ).beside(others)
+    ).without_pages(kept).beside(others)  # fmt: skip
     columns = {
         "cpus": len(discovered.cpus),
         "mem_total": discovered.memory_mib,
@@ -111,6 +114,13 @@ def _ratio(name: str, ratio: float) -> float:
     if math.isnan(ratio):  # passes the minimum and maximum of the option
         raise exceptions.Misconfigured(f"[compute] {name} must be a number, got {ratio}")
     return ratio
+
+
+def _kept_pages(texts: Sequence[str]) -> page_reserve.Pages:
+    try:
+        return page_reserve.parse(texts)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[compute] reserved_huge_pages = {exc}") from exc
 
 
 def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:

@@ -6,7 +6,7 @@ import datetime
 import functools
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.disk_pools import PoolUse
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status, TaskState
+from zun.compute import page_reserve
 from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
@@ -297,7 +298,7 @@ class ComputeService:
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
         if found != self._inventory:
             self._inventory = found
-            for note in found.topology.notes:
+            for note in (*found.topology.notes, *self._used_pages(found.topology)):
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
@@ -307,6 +308,15 @@ class ComputeService:
             for uuid, plan in self.tracker.usage:
                 if plan.devices:  # one of them may be gone, or back
                     self._look_at(uuid)
+
+    def _used_pages(self, topology: HostTopology) -> Iterator[str]:
+        """Yield notes on huge pages that containers may still be given and other programs use."""
+        try:
+            stock = self._driver.page_stock()
+        except exceptions.DockerError as exc:
+            yield str(exc)
+        else:
+            yield from page_reserve.used_by_others(topology, (plan for _, plan in self.tracker.usage), stock)
 
     def _foreign(self, context: RequestContext, topology: HostTopology) -> Foreign:
         """Return what other services have of this host. Until Placement has told it, that is as of the last run."""

@@ -46,6 +46,13 @@ OPTS = [
         help="Memory in MiB reserved for the host, divided over its cells in proportion to their size. No container "
         "gets it.",
     ),
+    cfg.MultiStrOpt(
+        "reserved_huge_pages",
+        default=[],
+        help="Huge pages that no container gets, because programs of the host use them, in the form of Nova's option: "
+        "node, size and count, one line for each size of a node. Example: node:0,size:1GB,count:2. A size without a "
+        "unit is KiB.",
+    ),
     bounded.IntOpt(
         "huge_page_base_memory",
         default=256,

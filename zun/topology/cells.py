@@ -314,6 +314,20 @@ class HostTopology:
             exposed_nodes=self.exposed_nodes | shared(cell.cpus for cell in self.cells),
         )
 
+    def without_pages(self, kept: Mapping[int, Mapping[int, int]]) -> Self:
+        """Return this host if its own programs have ``kept``: huge pages by cell id and size in KiB.
+
+        The pages leave the inventory, and their memory is reserved: ordinary pages do not get it.
+        """
+        memory, cells = dict(self.reserved_memory_mib), []
+        for cell in self.cells:
+            gone = kept.get(cell.id, {})
+            pages = {size: max(0, count - gone.get(size, 0)) for size, count in cell.pages.items()}
+            cells.append(replace(cell, pages=pages))
+            if mib := cells[-1].small_mib - cell.small_mib:
+                memory[cell.id] = memory.get(cell.id, 0) + mib
+        return replace(self, cells=tuple(cells), reserved_memory_mib=memory)
+
     def shared_with(self, foreign: Foreign) -> Self:
         """Return this host if consumers of other services have ``foreign`` of it.
 

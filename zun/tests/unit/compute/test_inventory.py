@@ -67,6 +67,11 @@ def test_columns_are_what_machine_runtime_and_operator_say():
     assert FACTS.labels == {"disk": "hdd", "os": "linux"}
 
 
+def test_reserved_huge_pages_are_in_no_inventory():
+    told = found(reserved_huge_pages=["node:0,size:2MB,count:3"]).topology
+    assert told.notes == ("[compute] reserved_huge_pages keeps 3 pages of 2048 KiB of memory node 0, which has 0",)
+
+
 @pytest.mark.parametrize(
     ("threads", "flags", "configured", "names"),
     [
@@ -92,6 +97,11 @@ def test_a_host_of_no_zone_is_in_the_default_one():
     [
         pytest.param(
             {"cpu_dedicated_set": "2-x"}, "[compute] cpu_dedicated_set = 2-x: cannot read '2-x'", id="not-a-list"
+        ),
+        pytest.param(
+            {"reserved_huge_pages": ["node:0,size:1GB"]},
+            "[compute] reserved_huge_pages = 'node:0,size:1GB' must have the members node, size and count",
+            id="not-all-members",
         ),
         pytest.param({"cpu_shared_set": "5-2"}, "[compute] cpu_shared_set = 5-2: the range '5-2'", id="backwards"),
         pytest.param(
