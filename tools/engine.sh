@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+    cat <<'TEXT'
+usage: tools/engine.sh SUITE COMMAND...
+
+Run COMMAND beside the Docker of another Debian release, without installing it: for
+example trixie (Docker 26.1) or sid (28.5). DOCKER_HOST names its socket, and the
+dockerd in PATH is of this release too, for tests that start a daemon of their own.
+The daemon and COMMAND have a network of their own. Needs root, and apt of any Debian.
+
+  tools/engine.sh sid .run/venv/bin/pytest zun/tests/integration/test_network_driver.py
+
+Environment: ZUN_ENGINE_NETWORK=host (in the network of this machine, without a default
+bridge and iptables: for tests with other services), ZUN_ENGINE_OPTIONS (more options of
+dockerd), ZUN_RUN_DIR. The packages are in .run/engines/SUITE; remove it for newer ones.
+TEXT
+}
+
+PACKAGES=(docker.io docker-cli containerd runc iptables libc6 libcap2 libdevmapper1.02.1 libgcc-s1 libip4tc2 libip6tc2
+    libmnl0 libnetfilter-conntrack3 libnfnetlink0 libnftnl11 libpcre2-8-0 libseccomp2 libselinux1 libsystemd0 libudev1
+    libxtables12)
+
+# fetch SUITE FOLDER: unpack the suite's packages into FOLDER/root.
+fetch() {
+    local suite=$1 folder=$2 uri name package
+    uri=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
+    [ -n "$uri" ] || die "apt has no source of packages. Add one to /etc/apt/sources.list.d."
+    rm -rf "$folder"
+    mkdir -p "$folder"/lists/partial "$folder"/cache/archives/partial "$folder"/packages
+    printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$uri" "$suite" >"$folder/list"
+    local apt=(apt-get -qq -o "Dir::Etc::sourcelist=$folder/list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
+        -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none)
+    "${apt[@]}" update
+    (cd "$folder/packages" && "${apt[@]}" download "${PACKAGES[@]}")
+    mkdir -p "$folder"/new/{proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
+    for name in bin sbin lib lib64; do ln -s "usr/$name" "$folder/new/$name"; done
+    for package in "$folder"/packages/*.deb; do
+        dpkg --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$folder/new"
+    done
+    for name in iptables ip6tables; do ln -sf xtables-legacy-multi "$folder/new/usr/sbin/$name"; done
+    printf 'root:x:0:0::/:/bin/sh\n' >"$folder/new/etc/passwd"
+    printf 'root:x:0:\ndocker:x:999:\n' >"$folder/new/etc/group"
+    mkdir "$folder/bin"
+    cat >"$folder/bin/dockerd" <<'DAEMON'
+#!/usr/bin/env bash
+# Run dockerd with the files of its release, and with the processes, devices and folders for tests of this machine.
+set -euo pipefail
+exec unshare --mount --propagation=slave bash -c '
+    root=$1 work=$2; shift 2
+    mount --bind "$root" "$root"
+    for each in /proc /sys /dev /tmp /run "$work"; do mkdir -p "$root$each"; mount --rbind "$each" "$root$each"; done
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    exec chroot "$root" /usr/sbin/dockerd "$@"' dockerd "$(dirname "$0")/../root" "$ZUN_ENGINE_WORK" "$@"
+DAEMON
+    chmod +x "$folder/bin/dockerd"
+    mv "$folder/new" "$folder/root"
+}
+
+# beside COMMAND...: start the daemon, run COMMAND, end the daemon. Runs in its own network, except with "host".
+beside() {
+    local folder daemon options=(--ip6tables=false)
+    if [ "${ZUN_ENGINE_NETWORK:-}" = host ]; then
+        options+=(--bridge=none --iptables=false --ip-forward=false)
+    else
+        ip link set lo up
+    fi
+    folder=$(mktemp -d /tmp/zun-engine.XXXXXX)
+    export DOCKER_HOST=unix://$folder/docker.sock
+    echo '{}' >"$folder/daemon.json"
+    # shellcheck disable=SC2086 # several options
+    dockerd --config-file="$folder/daemon.json" --data-root="$folder/data" --exec-root="$folder/exec" --pidfile="$folder/pid" --host="$DOCKER_HOST" \
+        --storage-driver=vfs "${options[@]}" ${ZUN_ENGINE_OPTIONS:-} >"$folder/log" 2>&1 &
+    daemon=$!
+    # shellcheck disable=SC2064 # these values
+    trap "kill $daemon; wait $daemon || true; rm -rf '$folder' 2>/dev/null || true" EXIT
+    wait_until 30 docker version >/dev/null 2>&1 || { tail -20 "$folder/log" >&2; die "Docker did not start."; }
+    say "Docker $(docker version --format '{{.Server.Version}}')"
+    "$@"
+}
+
+case "${1:-}" in
+    "" | -h | --help) usage; exit 2 ;;
+    beside) shift; beside "$@" ;;
+    *)
+        [ $# -ge 2 ] || { usage >&2; exit 2; }
+        is_root || die "tools/engine.sh needs root."
+        suite=$1
+        shift
+        folder=$RUN_DIR/engines/$suite
+        [ -d "$folder/root" ] || { say "fetching the packages of $suite"; fetch "$suite" "$folder"; }
+        export PATH=$folder/bin:$PATH ZUN_ENGINE_WORK=$ROOT
+        apart=(unshare --net)
+        [ "${ZUN_ENGINE_NETWORK:-}" != host ] || apart=()
+        exec "${apart[@]}" "$ROOT/tools/engine.sh" beside "$@"
+        ;;
+esac
