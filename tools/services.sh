@@ -403,7 +403,7 @@ given_or_started() {
 install_apart() {
     local venv=$RUN_DIR/$1 package=$2
     ! "$venv/bin/python" -c 'import cheroot, pymysql' 2>/dev/null ||
-        ! "$venv/bin/pip" freeze 2>/dev/null | grep -q -x "$package" || return 0
+        ! grep -q -x "$package" <<<"$("$venv/bin/pip" freeze 2>/dev/null)" || return 0
     say "Installing $package into $venv (log: $venv-pip.log)"
     rm -rf "$venv"
     "$(python_program)" -m venv "$venv"
