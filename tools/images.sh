@@ -56,7 +56,7 @@ build() {
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/zun-images.XXXXXX")
     say "Collecting wheels"
     "${PYTHON:-python3}" -m pip wheel -q -c "$ROOT/upper-constraints.txt" -w "$WORK/wheels" \
-        "$ROOT[postgresql,neutron,cinder]"
+        "$ROOT[postgresql,neutron,cinder,memcached]"
     cp "$ROOT/etc/kolla/kolla_start" "$ROOT/etc/kolla/install_missing" "$WORK/"
     for target in "${TARGETS[@]}"; do
         say "Building $target:$TAG"

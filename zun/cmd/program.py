@@ -20,7 +20,7 @@ from zun import conf as zun_conf
 from zun import version
 from zun.cmd import report
 from zun.common import exceptions, log_lines, outages
-from zun.conf import misspelt
+from zun.conf import misspelt, values
 from zun.db import migration, session
 from zun.messaging import rpc, waiting
 
@@ -40,6 +40,9 @@ QUIET = (
     "websockets=WARN",
 )
 
+
+#: The programs that read options of the API.
+WITH_API = ("zun-api", "zun-allinone", "zun-status")
 
 #: Errors of the configuration or of another service that stop a program at its start.
 _NOT_OURS = (
@@ -91,10 +94,12 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
         conf.set_default(option, value, group=group or None)
     oslo_log.set_defaults(default_log_levels=[*oslo_log.get_default_log_levels(), *QUIET])
     conf(list(sys.argv[1:] if argv is None else argv), project="zun", prog=program, version=version.release())
+    values.take_repeated(conf)
+    values.check(conf)
     oslo_log.setup(conf, "zun", version.release())
     log_lines.install()
     report.install(conf, program)
-    for text in misspelt.misspelt(conf):
+    for text in misspelt.misspelt(conf, api=program in WITH_API):
         LOG.warning("%s", text)
     return conf
 

@@ -129,8 +129,13 @@ def stage(target):
 
 def test_compute_image_has_neutron_and_cinder():
     extras = re.search(r"'zun\[(.*)\]'", stage("zun-base"))[1]
-    assert {"neutron", "cinder"} < set(extras.split(",")) < GROUPS["extras"].keys()
+    assert {"neutron", "cinder", "memcached"} < set(extras.split(",")) < GROUPS["extras"].keys()
     assert f'"$ROOT[{extras}]"' in (ROOT / "tools/images.sh").read_text()
+
+
+def test_image_has_the_group_of_kollas_logs():
+    """Kolla-Ansible's config.json gives them to zun:kolla."""
+    assert "groupadd --system --gid 42400 kolla" in stage("zun-base")
 
 
 def test_page_names_the_packages_of_the_compute_image():
