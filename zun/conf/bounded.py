@@ -12,3 +12,8 @@ MOST_THREADS = 10_000
 
 IntOpt = functools.partial(cfg.IntOpt, max=LARGEST)
 FloatOpt = functools.partial(cfg.FloatOpt, max=LARGEST)
+
+MOST_RATIO = 1_000_000
+"""Largest allocation ratio. Schedulers take no larger one from a host (``zun.topology.ranges.RATIO``)."""
+
+RatioOpt = functools.partial(cfg.FloatOpt, max=MOST_RATIO)

@@ -62,13 +62,13 @@ OPTS = [
         "reserved_host_memory_mb once for each such container that the host shall run. 6 is the least that Docker "
         "accepts.",
     ),
-    bounded.FloatOpt(
+    bounded.RatioOpt(
         "cpu_allocation_ratio",
         default=16.0,
         min=1.0,
         help="Sum of the cpu of shared containers per CPU of the shared pool. Dedicated CPUs are never overcommitted.",
     ),
-    bounded.FloatOpt(
+    bounded.RatioOpt(
         "ram_allocation_ratio",
         default=1.0,
         min=0.1,
@@ -84,7 +84,7 @@ OPTS = [
         ],
         help="Choice between places on this host that are equally close and touch equally few caches and cores.",
     ),
-    bounded.FloatOpt(
+    bounded.RatioOpt(
         "disk_allocation_ratio", default=1.0, min=0.1, help="Sum in GiB of the disk of containers per GiB of the host."
     ),
     cfg.BoolOpt(

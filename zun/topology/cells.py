@@ -12,6 +12,21 @@ from zun.topology.cpuset import NO_CPUS, CpuSet, union
 from zun.topology.device_view import DeviceView, build_device_view
 from zun.topology.devices import Device
 from zun.topology.foreign import NO_FOREIGN, Foreign
+from zun.topology.ranges import (
+    CELL,
+    CELLS,
+    CORES,
+    DEVICES,
+    DISTANCE,
+    KINDS,
+    MIB,
+    NAME,
+    NOTE,
+    NOTES,
+    PAGE_KIB,
+    PAGES,
+    RATIO,
+)
 from zun.topology.view import HostView, build_view
 
 LOCAL_DISTANCE = 10
@@ -47,6 +62,7 @@ class NUMACell:
             raise ValueError(f"cell {self.id} has a negative amount of memory or pages")
         object.__setattr__(self, "siblings", _partition(self.id, self.cpus, self.siblings))
         object.__setattr__(self, "l3", _cut(self.cpus, self.l3))
+        _refuse_overlap(self.id, "L3 caches", self.l3)
         object.__setattr__(self, "distances", dict(self.distances))
         object.__setattr__(self, "pages", dict(self.pages))
 
@@ -75,15 +91,15 @@ class NUMACell:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the cell of a record that ``to_dict`` made."""
+        """Return the cell of a record that ``to_dict`` made. Raise one of ``ranges.MALFORMED`` for another record."""
         return cls(
-            id=int(record["id"]),
+            id=CELL(record["id"]),
             cpus=CpuSet(record["cpus"]),
-            siblings=tuple(CpuSet(core) for core in record.get("siblings", ())),
-            l3=tuple(CpuSet(group) for group in record.get("l3", ())),
-            memory_mib=int(record["memory_mib"]),
-            distances={int(cell): int(distance) for cell, distance in record.get("distances", {}).items()},
-            pages={int(size): int(count) for size, count in record.get("pages", {}).items()},
+            siblings=tuple(CpuSet(core) for core in CORES(record.get("siblings", ()))),
+            l3=tuple(CpuSet(group) for group in CORES(record.get("l3", ()))),
+            memory_mib=MIB(record["memory_mib"]),
+            distances={CELL.key(cell): DISTANCE(distance) for cell, distance in record.get("distances", {}).items()},
+            pages={PAGE_KIB.key(size): PAGES(count) for size, count in record.get("pages", {}).items()},
             initiators=CpuSet(record.get("initiators", "")),
         )
 
@@ -95,19 +111,25 @@ def only_cell(cells: Sequence[NUMACell]) -> int | None:
 
 def _cut(cpus: CpuSet, groups: Iterable[CpuSet]) -> tuple[CpuSet, ...]:
     """Return the parts of ``groups`` inside ``cpus``, each once, in order of their lowest CPU."""
-    inside = {group & cpus for group in groups} - {CpuSet()}
-    return tuple(sorted(inside, key=tuple))
+    inside = {group & cpus for group in groups} - {NO_CPUS}
+    return tuple(sorted(inside, key=lambda group: (group.mask & -group.mask, group.mask)))
 
 
 def _partition(cell: int, cpus: CpuSet, cores: Iterable[CpuSet]) -> tuple[CpuSet, ...]:
     """Return ``cores`` and a core for each other CPU. Raise ValueError if two cores share a CPU."""
     known = _cut(cpus, cores)
-    covered = NO_CPUS
-    for core in known:
-        if core & covered:
-            raise ValueError(f"CPUs {core & covered} of cell {cell} are in two cores")
-        covered |= core
+    covered = _refuse_overlap(cell, "cores", known)
     return _cut(cpus, (*known, *(CpuSet((cpu,)) for cpu in cpus - covered)))
+
+
+def _refuse_overlap(cell: int, what: str, groups: Iterable[CpuSet]) -> CpuSet:
+    """Raise ValueError if two of ``groups`` share a CPU, else return all their CPUs."""
+    covered = NO_CPUS
+    for group in groups:
+        if group & covered:
+            raise ValueError(f"CPUs {group & covered} of cell {cell} are in two {what}")
+        covered |= group
+    return covered
 
 
 @dataclass(frozen=True)
@@ -368,30 +390,36 @@ class HostTopology:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the host of a record; fields that the record lacks have their defaults."""
+        """Return the host of a record; fields that the record lacks have their defaults.
+
+        Raise one of ``ranges.MALFORMED`` for a record that ``to_dict`` did not make.
+        """
 
         def optional(name: str) -> CpuSet | None:
             return None if record.get(name) is None else CpuSet(record[name])
 
         reserved_memory = record.get("reserved_memory_mib", {})
+        devices = tuple(Device.from_dict(device) for device in DEVICES(record.get("devices", ())))
+        if len({device.kind for device in devices}) > KINDS:
+            raise ValueError(f"devices must be of at most {KINDS} kinds")
         return cls(
-            cells=tuple(NUMACell.from_dict(cell) for cell in record["cells"]),
-            sockets=tuple(CpuSet(socket) for socket in record.get("sockets", ())),
+            cells=tuple(NUMACell.from_dict(cell) for cell in CELLS(record["cells"])),
+            sockets=tuple(CpuSet(socket) for socket in CELLS(record.get("sockets", ()))),
             offline=CpuSet(record.get("offline", "")),
             isolated=CpuSet(record.get("isolated", "")),
             exposed=CpuSet(record.get("exposed", "")),
             exposed_l3=CpuSet(record.get("exposed_l3", "")),
             exposed_nodes=CpuSet(record.get("exposed_nodes", "")),
-            page_kib=int(record.get("page_kib", 4)),
-            devices=tuple(Device.from_dict(device) for device in record.get("devices", ())),
-            notes=tuple(record.get("notes", ())),
+            page_kib=PAGE_KIB(record.get("page_kib", 4)),
+            devices=devices,
+            notes=tuple(map(NOTE, NOTES(record.get("notes", ())))),
             reserved=CpuSet(record.get("reserved", "")),
             dedicated_set=optional("dedicated_set"),
             shared_set=optional("shared_set"),
-            reserved_memory_mib={int(cell): int(mib) for cell, mib in reserved_memory.items()},
-            cpu_allocation_ratio=float(record.get("cpu_allocation_ratio", 1.0)),
-            ram_allocation_ratio=float(record.get("ram_allocation_ratio", 1.0)),
-            strategy=str(record.get("strategy", "pack")),
+            reserved_memory_mib={CELL.key(cell): MIB(mib) for cell, mib in reserved_memory.items()},
+            cpu_allocation_ratio=RATIO(record.get("cpu_allocation_ratio", 1.0)),
+            ram_allocation_ratio=RATIO(record.get("ram_allocation_ratio", 1.0)),
+            strategy=NAME(record.get("strategy", "pack")),
             foreign=Foreign.from_dict(record["foreign"]) if "foreign" in record else NO_FOREIGN,
         )
 

@@ -7,11 +7,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-MAX_ID = 1_048_575
-"""Largest id a set may hold: far above any kernel's NR_CPUS, low enough that a typing error in a
-configuration file (``0-99999999999``) is an error and not gigabytes of mask."""
+from zun.topology.ranges import shown
 
-_RANGE = re.compile(r"(\^)?\s*(\d+)(?:\s*-\s*(\d+))?(?::(\d+)/(\d+))?", re.ASCII)
+MAX_ID = 8_191
+"""Largest id a set may hold: no kernel can be built with more CPUs. A larger id, in a configuration file or in the
+record of a hostile host, is an error and not gigabytes of masks."""
+
+MOST_TEXT = 65_536
+"""Characters of the longest list that is read. Every CPU by itself takes fewer."""
+
+_RANGE = re.compile(r"(\^)?\s*(\d+)(?:\s*-\s*(\d+))?(?::(\d+)(?:/(\d+))?)?", re.ASCII)
 
 
 class CpuSet:
@@ -155,11 +160,13 @@ def _checked(cpu: object) -> int:
 def _parse(text: str) -> int:
     """Return the mask of a list. Some kernels end such files in NUL bytes, which count as space."""
     included = excluded = 0
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"the CPU list {shown(text)} has {len(text)} characters: at most {MOST_TEXT} are read")
     cleaned = text.replace("\0", " ").strip()
     if not cleaned:
         return 0
     for part in cleaned.split(","):
-        mask = _parse_range(part.strip(), text)
+        mask = _parse_range(part.strip(), cleaned)
         if part.lstrip().startswith("^"):
             excluded |= mask
         else:
@@ -170,16 +177,41 @@ def _parse(text: str) -> int:
 def _parse_range(part: str, text: str) -> int:
     match = _RANGE.fullmatch(part)
     if match is None:
-        raise ValueError(f"cannot read {part!r} in the CPU list {text!r}: write it like 0-3,8,^2")
+        raise ValueError(_problem(part, text))
     _, first_text, last_text, used_text, group_text = match.groups()
-    first = _checked(int(first_text))
-    last = first if last_text is None else _checked(int(last_text))
+    first = _number(first_text)
+    last = first if last_text is None else _number(last_text)
     if last < first:
-        raise ValueError(f"the range {part!r} in the CPU list {text!r} ends before it begins")
+        raise ValueError(f"the range {shown(part)} in the CPU list {shown(text)} ends before it begins")
     width = last - first + 1
     if used_text is None:
         return ((1 << width) - 1) << first
-    used, group = int(used_text), int(group_text)
+    used = _number(used_text)
+    if group_text is None:  # as lscpu and taskset write "every second one"
+        kernel = f"{first}-{last}:1/{used}"
+        raise ValueError(
+            f"the stride of {shown(part)} in the CPU list {shown(text)} names one number: write it like {kernel}"
+        )
+    group = _number(group_text)
     if not 0 < used <= group:
-        raise ValueError(f"the stride of {part!r} in the CPU list {text!r} needs 0 < used <= group")
-    return sum(1 << cpu for cpu in range(first, last + 1) if (cpu - first) % group < used)
+        raise ValueError(f"the stride of {shown(part)} in the CPU list {shown(text)} needs 0 < used <= group")
+    groups = -(-width // group)
+    firsts = ((1 << groups * group) - 1) // ((1 << group) - 1)  # the first CPU of each group
+    return (firsts * ((1 << used) - 1) & ((1 << width) - 1)) << first
+
+
+def _number(digits: str) -> int:
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > 32:  # int() refuses thousands of digits in words of its own
+        raise ValueError(f"CPU id {shown(digits)} is not between 0 and {MAX_ID}")
+    return _checked(int(digits))
+
+
+def _problem(part: str, text: str) -> str:
+    """Return why ``part`` of the CPU list ``text`` cannot be read."""
+    if part:
+        return f"cannot read {shown(part)} in the CPU list {shown(text)}: write it like 0-3,8,^2"
+    where = "ends" if text.endswith(",") else "begins" if text.startswith(",") else None
+    if where is not None:
+        return f"the CPU list {shown(text)} {where} with a comma: remove the comma, or name the CPU that is missing"
+    return f"the CPU list {shown(text)} has two commas in a row: remove one, or name the CPU that is missing"

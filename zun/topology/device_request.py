@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from zun.topology.devices import Device, DeviceType
+from zun.topology.ranges import CELL, GROUP, NAME, PATH
 
 
 class DevicePolicy(StrEnum):
@@ -176,5 +177,20 @@ class GivenDevice:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the device of a record; members of later releases are ignored."""
-        return cls(**{name: value for name, value in record.items() if name in cls.__dataclass_fields__})
+        """Return the device of a record; members of later releases are ignored.
+
+        Raise one of ``ranges.MALFORMED`` for a record that ``to_dict`` did not make.
+        """
+        return cls(**{name: read(record[name]) for name, read in _READERS.items() if name in record})
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "name": PATH,
+    "address": PATH,
+    "cell": CELL.or_none,
+    "counted_as": NAME.or_none,
+    "physical": PATH.or_none,
+    "iommu_group": GROUP.or_none,
+    "memory_node": CELL.or_none,
+}
+"""Field of a GivenDevice -> what reads its value in a record."""

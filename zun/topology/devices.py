@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
+
+from zun.topology.ranges import CELL, GROUP, NAME, NAMES, PATH
 
 _LISTS = ("path", "nodes", "interfaces", "traits")  # fields of a Device that are lists in its record
 
@@ -18,6 +20,29 @@ def is_vfio_driver(name: str | None) -> bool:
     A driver of another name is told by the files of its devices: ``/dev/vfio/12``.
     """
     return name is not None and re.search("vfio[-_]pci$", name) is not None
+
+
+def _paths(values: object) -> tuple[str, ...]:
+    return tuple(map(PATH, NAMES(values)))
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "address": PATH,
+    "vendor_id": NAME,
+    "product_id": NAME,
+    "class_id": NAME,
+    "cell": CELL.or_none,
+    "physical": PATH.or_none,
+    "iommu_group": GROUP.or_none,
+    "driver": NAME.or_none,
+    "memory_node": CELL.or_none,
+    "physical_network": NAME.or_none,
+    "trusted": bool,
+    "resource_class": NAME.or_none,
+    "type": lambda value: DeviceType(value),
+    **dict.fromkeys(_LISTS, _paths),
+}
+"""Field of a Device -> what reads its value in a record."""
 
 
 class DeviceType(StrEnum):
@@ -98,6 +123,11 @@ class Device:
         return self.iommu_group if outside else None
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """Return what a request can tell devices apart by, but for the cell."""
+        return self.vendor_id, self.product_id, self.type, self.physical_network, self.resource_class, self.traits
+
+    @property
     def counted_as(self) -> str:
         """Return the resource class of the device at Placement: the operator's, or one of its kind.
 
@@ -115,7 +145,8 @@ class Device:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the device of a record that ``to_dict`` made; members of later releases are ignored."""
-        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
-        lists = {name: tuple(known.get(name, ())) for name in _LISTS}
-        return cls(**{**known, **lists, "type": DeviceType(known.get("type", DeviceType.PCI))})
+        """Return the device of a record that ``to_dict`` made; members of later releases are ignored.
+
+        Raise one of ``ranges.MALFORMED`` for a record that ``to_dict`` did not make.
+        """
+        return cls(**{name: read(record[name]) for name, read in _READERS.items() if name in record})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from zun.topology.cpuset import NO_CPUS, CpuSet
+from zun.topology.ranges import AMOUNT, CELL, PAGE_KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class ForeignShare:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Return the share of a record that ``to_dict`` made."""
-        pages = {int(size): int(count) for size, count in record["pages"].items()}
-        return cls(int(record["cpus"]), int(record["shared"]), int(record["memory_mib"]), pages)
+        pages = {PAGE_KIB.key(size): AMOUNT(count) for size, count in record["pages"].items()}
+        return cls(AMOUNT(record["cpus"]), AMOUNT(record["shared"]), AMOUNT(record["memory_mib"]), pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,10 @@ class Foreign:
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Return the value of a record that ``to_dict`` made."""
         here, beside = (
-            {int(cell): ForeignShare.from_dict(share) for cell, share in record[part].items()}
+            {CELL.key(cell): ForeignShare.from_dict(share) for cell, share in record[part].items()}
             for part in ("here", "beside")
         )
-        return cls(here, beside, CpuSet(record["withheld"]), int(record["disk_here"]), int(record["disk_beside"]))
+        return cls(here, beside, CpuSet(record["withheld"]), AMOUNT(record["disk_here"]), AMOUNT(record["disk_beside"]))
 
 
 NO_FOREIGN = Foreign()

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import GivenDevice
+from zun.topology.ranges import CELL, CELLS, CPUS, DEVICES, GENERATION, MIB, PAGE_KIB, PAGES, shown
+from zun.topology.request import CPUPolicy, Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +150,27 @@ class Plan:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the plan of a record. Keys that ``to_dict`` does not write are ignored."""
+        """Return the plan of a record. Keys that ``to_dict`` does not write are ignored.
+
+        Raise one of ``ranges.MALFORMED`` for a record that ``to_dict`` did not make.
+        """
         mems = record.get("mems")
+        policy, isolation = record["cpu_policy"], record.get("isolation", "thread")
+        if policy not in _POLICIES or isolation not in _GRADES:
+            raise ValueError(f"cpu_policy {shown(policy)} and isolation {shown(isolation)} are not known")
         return cls(
-            cells={int(share["node"]): _share(share) for share in record["cells"]},
-            cpu_policy=str(record["cpu_policy"]),
-            generation=record.get("generation"),
+            cells={CELL(share["node"]): _share(share) for share in CELLS(record["cells"])},
+            cpu_policy=policy,
+            generation=GENERATION.or_none(record.get("generation")),
             mems=None if mems is None else CpuSet(mems),  # type: ignore[arg-type]
-            isolation=str(record.get("isolation", "thread")),
+            isolation=isolation,
             whole_cores=bool(record.get("whole_cores", False)),
-            devices=tuple(GivenDevice.from_dict(each) for each in record.get("devices", ())),
+            devices=tuple(GivenDevice.from_dict(each) for each in DEVICES(record.get("devices", ()))),
         )
+
+
+_POLICIES = frozenset(map(str, CPUPolicy))
+_GRADES = frozenset(map(str, Isolation))
 
 
 def _share_record(cell: int, share: CellShare) -> dict[str, Any]:
@@ -177,10 +189,10 @@ def _share_record(cell: int, share: CellShare) -> dict[str, Any]:
 def _share(record: Mapping[str, Any]) -> CellShare:
     return CellShare(
         cpus=CpuSet(record["cpuset_cpu"]),
-        memory_mib=int(record["cpuset_mem"]),
+        memory_mib=MIB(record["cpuset_mem"]),
         withheld=CpuSet(record.get("withheld", "")),
-        pages={int(size): int(count) for size, count in record.get("pages", {}).items()},
-        shared=float(record.get("shared", 0.0)),
+        pages={PAGE_KIB.key(size): PAGES(count) for size, count in record.get("pages", {}).items()},
+        shared=CPUS(record.get("shared", 0.0)),
         pinned=CpuSet(record.get("cpuset_cpu_pinned", "")),
         pool=CpuSet(record.get("pool", "")),
     )

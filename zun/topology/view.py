@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from zun.topology.cpuset import CpuSet
 from zun.topology.request import MICRO
 
 if TYPE_CHECKING:
@@ -289,9 +290,9 @@ def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) 
     dedicated, exposed = limits.dedicated, limits.exposed
     whole = tuple(core for core in cores if not core & ~dedicated and not core & exposed)
     pattern = _pattern(cores)
-    groups = tuple(
-        _cache_view(group, whole, limits, caches) for group in _by_cache(cores, caches)
-    )
+    owner = {cpu: cache for cache in caches for cpu in CpuSet.from_mask(cache)}
+    wholes = frozenset(whole)
+    groups = tuple(_cache_view(group, wholes, limits, owner) for group in _by_cache(cores, caches, owner))
     return CpuView(
         dedicated=dedicated,
         pool=limits.pool,
@@ -323,11 +324,12 @@ def by_size(units: Sequence[int], firsts: Sequence[int]) -> tuple[tuple[int, int
 
 
 def _cache_view(
-    cores: tuple[int, ...], whole: tuple[int, ...], limits: _Limits, caches: tuple[int, ...]
+    cores: tuple[int, ...], whole: frozenset[int], limits: _Limits, owner: Mapping[int, int]
 ) -> CacheView:
+    """Return the view of a group of ``cores``. ``owner`` has the L3 (mask) of each CPU."""
     mask = sum(cores)
     # A core between two caches is in one group only, so neither group is all of its cache.
-    apart = any(cache & mask and cache & ~mask for cache in caches)
+    apart = any(owner.get(cpu, 0) & ~mask for cpu in CpuSet.from_mask(mask))
     kept = 0 if mask & limits.exposed_l3 or apart else mask & limits.everyone
     return CacheView(
         mask=mask,
@@ -343,13 +345,14 @@ def _pattern(cores: tuple[int, ...]) -> int:
     return patterns.pop() if len(patterns) == 1 else 0 if patterns else 1
 
 
-def _by_cache(cores: tuple[int, ...], caches: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return the cores of each L3, then the cores without one. A core belongs to the L3 of its lowest CPU."""
-    groups = []
-    left = list(cores)
-    for cache in caches:
-        inside = tuple(core for core in left if core & -core & cache)
-        left = [core for core in left if not core & -core & cache]
-        groups.append(inside)
-    groups.append(tuple(left))
-    return tuple(group for group in groups if group)
+def _by_cache(
+    cores: tuple[int, ...], caches: tuple[int, ...], owner: Mapping[int, int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the cores of each L3, then the cores without one. A core belongs to the L3 of its lowest CPU.
+
+    ``owner`` has the L3 (mask) of each CPU.
+    """
+    groups: dict[int, list[int]] = {cache: [] for cache in (*caches, 0)}
+    for core in cores:
+        groups[owner.get((core & -core).bit_length() - 1, 0)].append(core)
+    return tuple(tuple(group) for group in groups.values() if group)

@@ -119,7 +119,7 @@ def test_create_a_container(root, field, last, first, status):
         row("cpu", 16, 17, 200),
         row("memory", "4", "3", 200),
         row("keep_cpus", "0" * 4095 + "1", "0" * 4096 + "1", 400),
-        row("keep_cpus", "1048575", "9" * 4000, 400),
+        row("keep_cpus", "8191", "9" * 4000, 400),
     ],
 )
 def test_change_a_container(root, placed, field, last, first, status):

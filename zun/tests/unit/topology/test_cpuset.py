@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import re
 from itertools import pairwise
 
 import pytest
@@ -41,6 +42,32 @@ def test_reads_lists(text, cpus):
 def test_refuses_other_text(text):
     with pytest.raises(ValueError, match=r"CPU|stride|range"):
         CpuSet(text)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("0-3,", "'0-3,' ends with a comma"),
+    ("0-3,\n", "ends with a comma"),
+    (",0-3", "begins with a comma"),
+    (",", "ends with a comma"),
+    ("0,,3", "two commas in a row"),
+    ("0-14:2", "write it like 0-14:1/2"),
+    ("8,0-7:4", "write it like 0-7:1/4"),
+    ("0-8192", "CPU id 8192 is not between 0 and 8191"),
+    ("9" * 5000, "is not between 0 and 8191"),
+    ("0-3:1/" + "9" * 5000, "is not between 0 and 8191"),
+    ("0," * 40_000 + "0", "has 80001 characters"),
+], ids=lambda text: text[:20])
+def test_an_error_says_how_to_write_it(text, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as told:
+        CpuSet(text)
+    assert len(str(told.value)) < 400
+
+
+@pytest.mark.parametrize("text", ["0-8191", "0-8191:1/2", "8191", "0-8191:3/8191", "0-0:1/8191", "5-17:3/4"])
+def test_lists_up_to_the_largest_id(text):
+    first, last, used, group = re.fullmatch(r"(\d+)(?:-(\d+))?(?::(\d+)/(\d+))?", text).groups()
+    cpus = range(int(first), int(last or first) + 1)
+    assert list(CpuSet(text)) == [cpu for cpu in cpus if (cpu - cpus[0]) % int(group or 1) < int(used or 1)]
 
 
 @pytest.mark.parametrize("cpus", [["0"], [1.0], [True], [None]])

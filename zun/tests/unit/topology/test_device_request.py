@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -82,3 +82,15 @@ def test_the_function_of_a_port():
     record = request.to_dict()
     del record["matches"][0]["physical_network"]
     assert DeviceRequest.from_dict(record).matches == (DeviceMatch(type=DeviceType.VF),)
+
+
+FULL = {"cell": 1, "path": ["p"], "type": "type-VF", "iommu_group": 1, "memory_node": 8, "trusted": True}
+LISTS = {"nodes", "interfaces", "traits"}
+
+
+@pytest.mark.parametrize("made", [Device, GivenDevice], ids=lambda made: made.__name__)
+def test_a_record_keeps_every_field(made):
+    """A new field needs a reader, or it would be lost on its way."""
+    names = [each.name for each in fields(made)]
+    record = {name: FULL.get(name, ["x"] if name in LISTS else "x") for name in names}
+    assert {name: made.from_dict(record).to_dict()[name] for name in names} == record

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranges of the numbers, texts and lists in records of hosts: of topologies, claims and devices.
+
+A record comes from a message or a row, which a hostile host or a hand may have written. ``from_dict`` of each value
+calls one of these for each member, and raises ValueError for a member outside of its range. Each range is far beyond
+every real machine, and small enough that no computation with the value overflows or takes long.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+"""What reading, or using, a malformed record can raise."""
+
+_short = reprlib.Repr()
+_short.maxstring = 80
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for an error, cut to about a line."""
+    return _short.repr(value)[:200]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number from ``least`` to ``most``, in JSON's type for it."""
+
+    what: str
+    most: int
+    least: int = 0
+
+    def __call__(self, value: object) -> int:
+        """Return ``value``, or raise ValueError."""
+        if type(value) is int and self.least <= value <= self.most:
+            return value
+        raise ValueError(f"{self.what} must be a whole number from {self.least} to {self.most}, got {shown(value)}")
+
+    def key(self, text: object) -> int:
+        """Return the number that the key of a JSON object stands for: ``"2048"`` is 2048."""
+        return self(int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 20 else text)
+
+    def or_none(self, value: object) -> int | None:
+        """Return ``value``, which may be None."""
+        return None if value is None else self(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A finite number from ``least`` to ``most``."""
+
+    what: str
+    most: float
+    least: float = 0.0
+
+    def __call__(self, value: object) -> float:
+        """Return ``value``, or raise ValueError."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and self.least <= value <= self.most:  # type: ignore[operator]  # NaN is in no range
+            return float(value)  # type: ignore[arg-type]
+        raise ValueError(f"{self.what} must be a number from {self.least} to {self.most}, got {shown(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of at most ``most`` characters."""
+
+    what: str
+    most: int
+
+    def __call__(self, value: object) -> str:
+        """Return ``value``, or raise ValueError."""
+        if isinstance(value, str) and len(value) <= self.most:
+            return value
+        raise ValueError(f"{self.what} must be a text of at most {self.most} characters, got {shown(value)}")
+
+    def or_none(self, value: object) -> str | None:
+        """Return ``value``, which may be None."""
+        return None if value is None else self(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of at most ``most`` values."""
+
+    what: str
+    most: int
+
+    def __call__(self, value: object) -> Sequence[Any]:
+        """Return ``value``, or raise ValueError."""
+        if isinstance(value, list | tuple) and len(value) <= self.most:
+            return value
+        raise ValueError(f"{self.what} must be a list of at most {self.most} values, got {shown(value)}")
+
+
+CELL = Whole("the id of a cell", 8191)
+DISTANCE = Whole("a distance", 65_535)
+MIB = Whole("MiB of a cell", 2**28)
+"""256 TiB. The packing rule relies on it."""
+PAGES = Whole("a number of huge pages", 2**36)
+PAGE_KIB = Whole("the size of a page in KiB", 2**24, 1)
+"""16 GiB, the largest page of any architecture."""
+RATIO = Real("an allocation ratio", 1e6)
+CPUS = Real("a number of CPUs", 1e6)
+AMOUNT = Whole("an amount of other services", 2**40)
+GENERATION = Whole("a generation", 2**62)
+GROUP = Whole("an IOMMU group", 2**31 - 1)
+
+NAME = Text("a name", 255)
+PATH = Text("a path", 4096)
+NOTE = Text("a note", 4096)
+
+CELLS = Listed("cells", 256)
+CORES = Listed("groups of CPUs", 8192)
+DEVICES = Listed("devices", 8192)
+NAMES = Listed("names of a device", 256)
+NOTES = Listed("notes", 8192)
+KINDS = 256
+"""Kinds of devices of one host. The scheduler keeps a number of each kind for every host."""
