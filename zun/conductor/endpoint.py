@@ -17,12 +17,12 @@ from zun.common import exceptions, metrics
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.conductor import rules
-from zun.conductor.arguments import misfit
 from zun.conductor.rules import Call, Facts, refusal
-from zun.db import containers, images, models, session
+from zun.db import bounds, containers, images, session
 from zun.messaging import remote_values as values
 from zun.messaging import rpc
 from zun.objects import base
+from zun.objects.arguments import misfit
 
 LOG = logging.getLogger(__name__)
 
@@ -45,12 +45,18 @@ def _typed(method: M) -> M:
     @functools.wraps(method)
     def checked(self: "ConductorEndpoint", context: RequestContext, **arguments: Any) -> Any:
         asked_by = {"request_id": context.request_id, "user_id": context.user_id}
-        reason = misfit(method, arguments) or misfit(_asked_by, asked_by)
+        reason = _too_large(arguments) or misfit(method, arguments) or misfit(_asked_by, asked_by)
         if reason is not None:
-            _refuse(_host(arguments["address"]), str(arguments["name"]), str(arguments["function"]), reason)
+            _refuse(_host(arguments["address"]), str(arguments["name"])[:80], str(arguments["function"])[:80], reason)
         return method(self, context, **arguments)
 
     return cast(M, checked)
+
+
+def _too_large(arguments: Mapping[str, Any]) -> str | None:
+    """Return which argument of a message is too deep, too long or has a number that nothing can hold, or None."""
+    found = ((name, bounds.excess(value)) for name, value in arguments.items())
+    return next((f"{name} {reason}" for name, reason in found if reason is not None), None)
 
 
 def _asked_by(*, request_id: str, user_id: str | None) -> None:
@@ -101,7 +107,8 @@ class ConductorEndpoint:
             for field, value in written.items():
                 setattr(subject, field, value)
             before = _set_values(subject)
-            result = original(subject, **arguments)
+            with _readable(host, name, function):
+                result = original(subject, **arguments)
         found = {field: value for field, value in _set_values(subject).items() if value != before.get(field, _UNSET)}
         updates = {field: cls.fields[field].to_primitive(subject, field, value) for field, value in found.items()}
         return {"result": values.encode(result), "updates": updates}
@@ -129,7 +136,8 @@ class ConductorEndpoint:
         call = Call(name, function, arguments, request_id=context.request_id)
         with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
             self._check(host, call, self._facts)
-            result = original(cls, context, **arguments)
+            with _readable(host, name, function):
+                result = original(cls, context, **arguments)
             if (name, function) == rules.OWN_ONLY:
                 result = [each if each.host == host else _known(each) for each in result if each.host in (None, host)]
             if (name, function) == rules.OWN_TOKEN_ONLY and result is not None:
@@ -157,18 +165,9 @@ def _values(cls: Any, primitives: Mapping[str, Any], host: str | None, method: s
         field = cls.fields[name]
         try:
             found[name] = field.coerce(blank, name, field.from_primitive(blank, name, primitives[name]))
-        except (AttributeError, TypeError, ValueError) as exc:
-            _refuse(host, cls.__name__, method, f"{name}: {exc}")
-        if isinstance(field, base.JsonField) and not _of_column(name, found[name]):
-            _refuse(host, cls.__name__, method, f"{name} must be as the column is, got {found[name]!r:.80}")
+        except bounds.MALFORMED as exc:
+            _refuse(host, cls.__name__, method, f"{name}: {exc!s:.200}")
     return found
-
-
-def _of_column(name: str, value: Any) -> bool:
-    """Return whether ``value`` has the type of a JSON column: an object or an array."""
-    column = models.containers.c.get(name)
-    kind = None if column is None else column.type
-    return value is None or not isinstance(kind, models.Json) or isinstance(value, kind.kind)
 
 
 def _set_values(made: base.ZunObject) -> dict[str, Any]:
@@ -242,6 +241,16 @@ def _subject(context: RequestContext, cls: Any, key: str, method: str) -> base.Z
         if method in _OF_NOBODY:
             return None
         raise
+
+
+@contextlib.contextmanager
+def _readable(host: str | None, name: str, method: str) -> Iterator[None]:
+    """Refuse a call whose values the block cannot use, for example a record without a member."""
+    try:
+        yield
+    except (*bounds.MALFORMED, NotImplementedError) as exc:  # the latter for a field that the host did not send
+        LOG.exception("%s.%s of host %s broke down", name, method, host)
+        _refuse(host, name, method, f"its values cannot be used: {exc!r:.200}")
 
 
 @contextlib.contextmanager

@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import sqlalchemy as sa
+
 from zun.common.states import ImageStatus, Status
-from zun.conductor.arguments import fits
+from zun.db import bounds, models
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
@@ -119,32 +121,61 @@ def own_name(argument: str) -> Rule:
     return rule
 
 
-INVENTORY: Mapping[str, Any] = {
-    "topology": dict[str, Any],
-    "cpus": int,
-    "mem_total": int,
-    "disk_total": int,
-    "disk_quota_supported": bool,
-    "disk_allocation_ratio": float,
-    "enable_cpu_pinning": bool,
-    "availability_zone": str | None,
-    "labels": dict[str, str],
-    "runtimes": list[str],
-    "architecture": str | None,
-    "os_type": str | None,
-    "os": str | None,
-    "kernel_version": str | None,
-    "traits": list[str],
-}
-"""The columns of a compute node that its host writes, with their types. Its name, ids and added traits are not."""
+INVENTORY = frozenset(
+    [
+        "topology",
+        "cpus",
+        "mem_total",
+        "disk_total",
+        "disk_quota_supported",
+        "disk_allocation_ratio",
+        "enable_cpu_pinning",
+        "availability_zone",
+        "labels",
+        "runtimes",
+        "architecture",
+        "os_type",
+        "os",
+        "kernel_version",
+        "traits",
+    ]
+)
+"""The columns of a compute node that its host writes. Its name, ids and added traits are not."""
 
 
 def inventory(host: str, call: Call, facts: Facts) -> str | None:
     values = call.arguments["values"]
-    strange = sorted(values.keys() - INVENTORY.keys())
+    strange = sorted(values.keys() - INVENTORY)
     if strange:
         return f"it wrote {', '.join(strange)}"
-    return next((f"it wrote {name} {of!r:.80}" for name, of in values.items() if not fits(of, INVENTORY[name])), None)
+    return _beyond(models.compute_nodes, values)
+
+
+def _beyond(table: sa.Table, values: Mapping[str, Any]) -> str | None:
+    """Return which of ``values``, by column, is of another type than its column, or beyond the column's range."""
+    for name in sorted(values.keys() & table.c.keys()):
+        wrong = bounds.problem(table.c[name], values[name])
+        if wrong is not None:
+            return f"it wrote {name}: {wrong}"
+    return None
+
+
+TABLES: Mapping[str, sa.Table] = {
+    "Container": models.containers,
+    "Image": models.images,
+    "NetworkPort": models.network_ports,
+}
+"""The tables of the objects whose fields a host writes."""
+
+
+def in_range(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse values beyond the ranges of their columns."""
+    ports = call.arguments.get("ports", ()) if call.method == "restore" else ()
+    networks = call.arguments.get("networks", ()) if call.method == "restore" else ()
+    rows = [(TABLES[call.name], call.changes)]
+    rows += [(models.network_ports, row) for row in ports]
+    rows += [(models.networks, row) for row in networks]
+    return next(filter(None, (_beyond(table, row) for table, row in rows)), None)
 
 
 def own_container(argument: str | None = None) -> Rule:
@@ -334,14 +365,14 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "list_by_host"): (own_name("hostname"),),
     ("Container", "list_by_uuids"): (anybody,),  # see OWN_ONLY
     ("Container", "list_by_capsule"): (own_container("uuid"),),
-    ("Container", "save_claim"): (own_name("hostname"), own_values, as_asked, claimable),
-    ("Container", "save_changed_claim"): (own_name("hostname"), own_values, as_asked, own_container()),
-    ("Container", "save"): (own_values, as_asked, own_container()),
-    ("Container", "save_step"): (own_values, as_asked, own_container(), own_event),
+    ("Container", "save_claim"): (own_name("hostname"), own_values, in_range, as_asked, claimable),
+    ("Container", "save_changed_claim"): (own_name("hostname"), own_values, in_range, as_asked, own_container()),
+    ("Container", "save"): (own_values, in_range, as_asked, own_container()),
+    ("Container", "save_step"): (own_values, in_range, as_asked, own_container(), own_event),
     ("Container", "end_members"): (own_container(),),
     ("Container", "destroy"): (own_container(),),
     ("Container", "abandon"): (own_container(),),
-    ("Container", "restore"): (restored,),
+    ("Container", "restore"): (restored, in_range),
     ("ContainerActionEvent", "ask"): (own_container("container_uuid"),),
     ("ContainerActionEvent", "start"): (asked_step,),
     ("ContainerActionEvent", "finish"): (asked_event,),
@@ -349,14 +380,14 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("ContainerActionEvent", "prune"): (own_name("hostname"),),
     ("ContainerActionEvent", "end_lost"): (own_name("hostname"),),
     ("Image", "get_by_uuid"): (own_image,),
-    ("Image", "save"): (own_values, own_image),
+    ("Image", "save"): (own_values, in_range, own_image),
     ("Image", "destroy"): (own_image,),
     ("Image", "fail_unfinished"): (own_name("host"),),
     ("Image", "grant"): (own_name("host"),),
     ("Image", "granted_to"): (own_name("host"),),
     ("Image", "granted_before"): (own_name("host"),),
     ("Image", "end_grants"): (own_name("host"),),
-    ("NetworkPort", "save"): (own_values, own_port),
+    ("NetworkPort", "save"): (own_values, in_range, own_port),
     ("NetworkPort", "destroy"): (own_port,),
     ("NetworkPort", "list_by_container"): (own_container("container_uuid"),),
     ("NetworkPort", "list_by_host"): (own_name("hostname"),),

@@ -3,6 +3,7 @@
 
 import datetime
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
@@ -171,7 +172,8 @@ def sums_of_generations(together: int) -> dict[int, int]:
     part = (table.c.id // together).label("part")
     statement = sa.select(part, sa.func.sum(table.c.generation)).group_by("part")
     with session.reader() as connection:
-        return {int(part): int(total) for part, total in connection.execute(statement)}
+        sums = connection.execute(statement).all()
+    return {int(part): int(total) if math.isfinite(total) else -1 for part, total in sums}  # SQLite stores any number
 
 
 def usage(hostnames: Collection[str] | None = None) -> dict[str, HostUsage]:

@@ -3,6 +3,7 @@
 
 import contextlib
 import copy
+import datetime
 import functools
 import logging
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from sqlalchemy.dialects import mysql, sqlite
 
 from zun.common import exceptions
 from zun.common.states import Kind
+from zun.topology import HostTopology, Plan
+from zun.topology.ranges import AMOUNT, CPUS, GENERATION, MALFORMED, NAME, RATIO, Listed, Real, Text, Whole
 
 LOG = logging.getLogger(__name__)
 
@@ -37,8 +40,32 @@ def text(length: int) -> sa.types.TypeEngine[str]:
 # refuses emoji.
 Prose = sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
 
+
+class _SqliteTime(sqlite.DATETIME):
+    """A time of SQLite, which stores any text. A malformed one counts as 1970, so that it hides no other row."""
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:
+        read = super().result_processor(dialect, coltype)
+        assert read is not None
+
+        def read_or_tell(value: Any) -> Any:
+            try:
+                return read(value)
+            except (TypeError, ValueError):
+                return _malformed_time(str(value)[:80])
+
+        return read_or_tell
+
+
+@functools.lru_cache(maxsize=100)
+def _malformed_time(text: str) -> datetime.datetime:
+    """Log each malformed time once, and return the time that it counts as."""
+    LOG.error("A time in the database is malformed and counts as 1970-01-01: %r. Find its row, and write it anew", text)
+    return datetime.datetime(1970, 1, 1)
+
+
 # MySQL's plain DATETIME drops fractions of a second.
-Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb").with_variant(_SqliteTime(), "sqlite")
 
 
 class Json(mysql.JSON, sqlite.JSON):
@@ -145,7 +172,7 @@ def readable(column: sa.Column[Any], ident: str, remedy: str, *, key: str = "uui
     """
     try:
         yield
-    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+    except MALFORMED as exc:
         place = {"table": column.table.name, "column": column.name, "key": key, "ident": ident}
         raise exceptions.RowUnreadable(**place, reason=repr(exc), remedy=remedy) from exc
 
@@ -186,11 +213,56 @@ def time_as_text(written: str) -> str:
     return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
-def _json(column: str, empty: dict[str, Any] | list[Any] | None = None, *, nullable: bool = True) -> sa.Column[Any]:
-    """Return a JSON column of objects, or of the type of ``empty``, which replaces malformed values."""
+def _json(
+    column: str,
+    empty: dict[str, Any] | list[Any] | None = None,
+    *,
+    nullable: bool = True,
+    info: dict[str, Any] | None = None,
+) -> sa.Column[Any]:
+    """Return a JSON column of objects, or of the type of ``empty``, which replaces malformed values.
+
+    ``info`` as of ``within`` and ``read_by``.
+    """
     empty = {} if empty is None else empty
     kind = Json(column, empty).with_variant(_ReadJson(column, empty, nullable), "postgresql")
-    return sa.Column(column.partition(".")[2], kind, nullable=nullable)
+    return sa.Column(column.partition(".")[2], kind, nullable=nullable, info=info)
+
+
+# What a host may write into a column is declared beside the column, and looked at by zun.db.bounds. A column without a
+# declaration takes what its type takes.
+
+
+def within(range_: Whole | Real | Text) -> dict[str, Any]:
+    """Return the declaration that the values of a column are in ``range_``."""
+    return {"range": range_}
+
+
+def read_by(read: Callable[[Any], object], characters: int = 2**20) -> dict[str, Any]:
+    """Return the declaration that ``read`` must be able to read the values of a JSON column, and their largest size."""
+    return {"read": read, "characters": characters}
+
+
+_CPUS = Whole("cpus", 8192)
+_MEMORY = Whole("memory in MiB", AMOUNT.most)
+_DISK = Whole("disk in GiB", 2**31 - 1)
+_LABELS, _LABEL = Listed("labels", 1000), Text("a label", 4096)
+_RUNTIMES, _TRAITS = Listed("runtimes", 100), Listed("traits", 2000)
+
+
+def _read_labels(value: dict[str, Any]) -> None:
+    for name in _LABELS(list(value)):
+        NAME(name), _LABEL(value[name])
+
+
+def _read_runtimes(value: list[Any]) -> None:
+    for name in _RUNTIMES(value):
+        NAME(name)
+
+
+def _read_traits(value: list[Any]) -> None:
+    for name in _TRAITS(value):
+        NAME(name)
 
 
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
@@ -212,11 +284,12 @@ containers = sa.Table(
     sa.Column("image_driver", text(255)),
     sa.Column("image_pull_policy", text(32)),
     sa.Column("registry_id", text(36)),
-    sa.Column("cpu", sa.Double, nullable=False),
+    sa.Column("cpu", sa.Double, nullable=False, info=within(CPUS)),
     sa.Column("cpu_policy", text(32), nullable=False),
-    sa.Column("memory", sa.BigInteger, nullable=False),  # MiB
-    sa.Column("disk", sa.Integer, nullable=False, default=0),  # GiB
-    sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0"),  # GiB, of local mounts
+    sa.Column("memory", sa.BigInteger, nullable=False, info=within(_MEMORY)),  # MiB
+    sa.Column("disk", sa.Integer, nullable=False, default=0, info=within(_DISK)),  # GiB
+    # GiB, of local mounts
+    sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0", info=within(_DISK)),
     _json("containers.placement", nullable=False),  # the NUMA fields of the request
     _json("containers.request", nullable=False),  # how to schedule it: run, hints, availability_zone, host
     sa.Column("group_uuid", text(36)),
@@ -253,7 +326,7 @@ containers = sa.Table(
     sa.Column("exit_code", sa.Integer),
     # the claim: a container holds resources of `host` while `cpuset` is set
     sa.Column("host", text(255)),
-    _json("containers.cpuset"),
+    _json("containers.cpuset", info=read_by(Plan.from_dict)),
     sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
     sa.Column("device_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of placement
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
@@ -329,22 +402,22 @@ compute_nodes = sa.Table(
     sa.Column("hostname", text(255), nullable=False, unique=True),
     sa.Column("created_at", Time, nullable=False),
     sa.Column("updated_at", Time),
-    sa.Column("generation", sa.BigInteger, nullable=False, default=0),
-    _json("compute_nodes.topology", nullable=False),
-    sa.Column("cpus", sa.Integer, nullable=False),
-    sa.Column("mem_total", sa.BigInteger, nullable=False),  # MiB
-    sa.Column("disk_total", sa.Integer, nullable=False),  # GiB
+    sa.Column("generation", sa.BigInteger, nullable=False, default=0, info=within(GENERATION)),
+    _json("compute_nodes.topology", nullable=False, info=read_by(HostTopology.from_dict, 4 * 2**20)),
+    sa.Column("cpus", sa.Integer, nullable=False, info=within(_CPUS)),
+    sa.Column("mem_total", sa.BigInteger, nullable=False, info=within(_MEMORY)),  # MiB
+    sa.Column("disk_total", sa.Integer, nullable=False, info=within(_DISK)),  # GiB
     sa.Column("disk_quota_supported", sa.Boolean, nullable=False),
-    sa.Column("disk_allocation_ratio", sa.Double, nullable=False),
+    sa.Column("disk_allocation_ratio", sa.Double, nullable=False, info=within(RATIO)),
     sa.Column("enable_cpu_pinning", sa.Boolean, nullable=False),
     sa.Column("availability_zone", text(255)),
-    _json("compute_nodes.labels", nullable=False),
-    _json("compute_nodes.runtimes", [], nullable=False),
+    _json("compute_nodes.labels", nullable=False, info=read_by(_read_labels)),
+    _json("compute_nodes.runtimes", [], nullable=False, info=read_by(_read_runtimes)),
     sa.Column("architecture", text(32)),
     sa.Column("os_type", text(32)),
     sa.Column("os", text(255)),
     sa.Column("kernel_version", text(128)),
-    _json("compute_nodes.traits", []),  # as its agent found them
+    _json("compute_nodes.traits", [], info=read_by(_read_traits)),  # as its agent found them
     _json("compute_nodes.added_traits", []),  # by administrators
 )
 

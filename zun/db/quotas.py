@@ -23,6 +23,7 @@ ceiling, because the names are the operator's; if there is a limit, the rows are
 """
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,6 +36,9 @@ from zun.common import exceptions
 from zun.common.states import Kind
 from zun.db import models, session
 from zun.topology import amounts
+from zun.topology.ranges import MALFORMED
+
+LOG = logging.getLogger(__name__)
 
 SIZES = ("containers", "memory", "cpu", "disk")  # number, MiB, CPUs, GiB: the resources of the first API versions
 RESOURCES = (*SIZES, "ports", "images", "groups", "networks", "volumes", "registries", "terminals")
@@ -286,12 +290,15 @@ def _usage(connection: sa.Connection, project_id: str, names: Sequence[str] = RE
 
 def _devices(connection: sa.Connection, project_id: str) -> dict[str, float]:
     """Count the devices of the project's containers by resource. Few containers have any, and an index finds these."""
-    asked = sa.select(_containers.c.placement).where(
+    asked = sa.select(_containers.c.uuid, _containers.c.placement).where(
         _containers.c.project_id == project_id, _containers.c.device_count > 0, _HOLDS
     )
     used: Counter[str] = Counter()
     for row in session.rows(connection, asked):
-        used.update(devices_in(row["placement"]))
+        try:
+            used.update(devices_in(row["placement"]))
+        except MALFORMED as exc:  # written by hand: the project's other containers count
+            LOG.warning("The devices of container %s count for no quota: placement is malformed: %r", row["uuid"], exc)
     return dict(used)
 
 

@@ -14,6 +14,7 @@ from zun.common.states import Kind, Status
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import base
+from zun.objects.arguments import Prose
 from zun.objects.placement import disk_promised
 from zun.topology import CPUPolicy, CpuSet
 
@@ -333,6 +334,6 @@ class Container(base.ZunObject):
         return [cls.from_row(context, row) for row in db_capsules.members([uuid])[uuid]]
 
     @base.remotable
-    def end_members(self, reason: str, removed: bool = True) -> None:
+    def end_members(self, reason: Prose, removed: bool = True) -> None:
         """End the members of this failed capsule in Error. Unless ``removed``, they keep their resources."""
         db_capsules.end_members(self.uuid, reason, removed)

@@ -10,6 +10,7 @@ from oslo_utils import timeutils
 from zun.common.context import RequestContext
 from zun.db import container_actions as db
 from zun.objects import base
+from zun.objects.arguments import Prose
 
 SUCCESS, ERROR, LOST_SECONDS = db.SUCCESS, db.ERROR, db.LOST_SECONDS
 
@@ -35,7 +36,7 @@ class ContainerActionEvent(base.ZunObject):
 
     @classmethod
     @base.remotable
-    def finish(cls, context: RequestContext, event_id: int, result: str, traceback: str | None, last: bool) -> None:
+    def finish(cls, context: RequestContext, event_id: int, result: str, traceback: Prose | None, last: bool) -> None:
         db.finish_event(event_id, result, traceback, last=last)
 
     @classmethod

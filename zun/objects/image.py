@@ -3,7 +3,7 @@
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from oslo_versionedobjects import fields
 
@@ -13,6 +13,7 @@ from zun.common.states import ImageStatus
 from zun.db import image_grants as db_grants
 from zun.db import images as db
 from zun.objects import base
+from zun.objects.arguments import Longest, Prose
 
 #: Member of a container's ``request``: uuid of the image made of a container that it is made of itself.
 COMMITTED = "committed"
@@ -40,6 +41,10 @@ def image_found(name: str, tags: Sequence[str], ident: str, size: int) -> dict[s
 def is_of_host(found: Mapping[str, Any]) -> bool:
     """Return whether a result of a search is an image of a host, and not what a registry says of its own."""
     return "status" in found
+
+
+Granted = Annotated[str, Longest(450)]
+"""An image as ORIGIN@DIGEST."""
 
 
 @base.register
@@ -94,7 +99,7 @@ class Image(base.ZunObject):
         cls,
         context: RequestContext,
         host: str,
-        reason: str,
+        reason: Prose,
         before: datetime.datetime | None = None,
         busy: Collection[str] = (),
     ) -> list[str]:
@@ -106,13 +111,13 @@ class Image(base.ZunObject):
 
     @classmethod
     @base.remotable
-    def grant(cls, context: RequestContext, host: str, image: str, project_id: str) -> None:
+    def grant(cls, context: RequestContext, host: str, image: Granted, project_id: str) -> None:
         """Note that the project has shown credentials for ``image`` (ORIGIN@DIGEST) on ``host``."""
         db_grants.grant(host, image, project_id)
 
     @classmethod
     @base.remotable
-    def granted_to(cls, context: RequestContext, host: str, images: Sequence[str]) -> list[str]:
+    def granted_to(cls, context: RequestContext, host: str, images: Sequence[Granted]) -> list[str]:
         """Return the projects that may use these images of ``host``; empty if all projects may."""
         return sorted(db_grants.projects(host, images))
 
@@ -125,7 +130,7 @@ class Image(base.ZunObject):
     @classmethod
     @base.remotable
     def end_grants(
-        cls, context: RequestContext, host: str, images: Sequence[str], before: datetime.datetime | None = None
+        cls, context: RequestContext, host: str, images: Sequence[Granted], before: datetime.datetime | None = None
     ) -> None:
         """Remove the grants of images that ``host`` no longer has or that are public; keep grants since ``before``."""
         db_grants.remove(host, images, before)

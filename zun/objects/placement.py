@@ -8,6 +8,7 @@ from typing import Any
 
 from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, amounts, grade_of
 from zun.topology.device_request import DeviceRequest, DeviceSame
+from zun.topology.ranges import MALFORMED
 from zun.topology.request import ThreadPolicy
 from zun.topology.view import HostView
 
@@ -73,7 +74,7 @@ def held_plan(container: Mapping[str, Any]) -> Plan | None:
     record = container["cpuset"]
     try:
         plan = Plan.from_dict(record) if record else None
-    except (AttributeError, KeyError, TypeError, ValueError):  # written by hand: the agent of its host tells
+    except MALFORMED:  # written by hand: the agent of its host tells
         return None
     if plan is None or not plan.dedicated or plan.whole_cores:
         return plan

@@ -13,6 +13,7 @@ from zun.api.views import links, times
 from zun.api.views.status_detail import status_detail
 from zun.objects.container import published_ports
 from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.ranges import MALFORMED
 
 NOUN = "containers"
 
@@ -293,13 +294,17 @@ def devices(asked: Mapping[str, Any], held: Mapping[str, Any] | None) -> list[Re
     given = deque((held or {}).get("devices") or ())  # in the order of the request
     shown: list[RequestedDevice] = []
     for record in asked["devices"]:
-        request = DeviceRequest.from_dict(record)
+        try:
+            request = DeviceRequest.from_dict(record)
+            own = [_given(given.popleft()) for _ in range(min(request.count, len(given)))]
+        except MALFORMED:  # written by hand: one must not hide every other container
+            continue
         by_class = request.matches == (DeviceMatch(resource_class=request.name),)
         entry: RequestedDevice = {
             "count": request.count,
             "traits": list(request.traits),
             "numa_policy": request.numa_policy,
-            "given": [_given(given.popleft()) for _ in range(min(request.count, len(given)))],
+            "given": own,
         }
         entry["resource_class" if by_class else "alias"] = request.name
         shown.append(entry)
@@ -307,7 +312,7 @@ def devices(asked: Mapping[str, Any], held: Mapping[str, Any] | None) -> list[Re
 
 
 def _given(record: Mapping[str, Any]) -> GivenDevice:
-    return {"address": record["address"], "cell": record["cell"]}
+    return {"address": record["address"], "cell": record.get("cell")}
 
 
 def networks(addresses: Mapping[str, Any], version: Version) -> list[dict[str, Any]]:

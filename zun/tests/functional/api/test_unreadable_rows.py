@@ -83,3 +83,15 @@ def test_the_subnets_of_a_network(newest, placed, host_up, value):
     created = newest.post("/v1/containers", {"image": "demo", "nets": [{"network": damaged}]})
     assert "delete the network" in told(created, damaged)
     assert newest.post(f"/v1/containers/{container.uuid}/network_attach", {"network": whole}).status == 200
+
+
+NO_REQUESTS = ["[5]", '[{"name": "gpu"}]', '[{"name": "gpu", "count": "x", "matches": []}]', "[[]]", "{}"]
+
+
+@pytest.mark.parametrize("value", NO_REQUESTS)
+def test_the_devices_of_a_container(newest, placed, value):
+    """The list has the other containers, and this one without what cannot be read."""
+    odd, sound = placed(project_id="admin"), placed(project_id="admin")
+    by_hand(models.containers.c.placement, f'{{"devices": {value}}}', uuid=odd.uuid)
+    assert {each["uuid"] for each in newest.get("/v1/containers").json["containers"]} == {odd.uuid, sound.uuid}
+    assert newest.get(f"/v1/containers/{odd.uuid}").status == 200
