@@ -10,6 +10,7 @@ from zun.cmd import program
 from zun.common import exceptions, secrets
 from zun.conf import misspelt
 from zun.db import migration, registries
+from zun.scheduler.host_table import HostTable
 
 Code = upgradecheck.Code
 Result = upgradecheck.Result
@@ -55,10 +56,22 @@ class Checks(upgradecheck.UpgradeCommands):
             )
         return Result(Code.SUCCESS)
 
+    def _hosts(self) -> upgradecheck.Result:
+        """Read the rows of every host as a scheduler does."""
+        if migration.is_behind():
+            return Result(Code.WARNING, "Not checked: the database has an older schema.")
+        table = HostTable(booking_seconds=0)
+        table.refresh()
+        wrong = [f"Host {name} gets no containers: {reason}." for name, reason in table.unusable().items()]
+        if wrong:
+            return Result(Code.WARNING, "\n".join([*wrong, "See 'cannot be read' in the page Troubleshooting."]))
+        return Result(Code.SUCCESS)
+
     _upgrade_checks = (
         ("Schema of the database", _schema),
         ("Options of configuration files", _options),
         ("Passwords of registries", _passwords),
+        ("Rows of hosts", _hosts),
     )
 
 

@@ -15,17 +15,18 @@ from typing import Any
 import oslo_messaging
 from oslo_utils import timeutils
 
-from zun.common import exceptions, hints, metrics
+from zun.common import exceptions, hints, metrics, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
-from zun.db import compute_nodes, groups, volumes
+from zun.db import bounds, compute_nodes, groups, volumes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db.permits import Permits
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.objects import Container
+from zun.objects.arguments import LONGEST, misfit
 from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
@@ -141,7 +142,8 @@ class SchedulerEndpoint:
         container = Container.from_row(context, db.get(container.uuid))
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
-            self._fail(context, container, explain.refused_claims(RequestSpec.of(container, tried), tried, message))
+            why = explain.refused_claims(RequestSpec.of(container, tried), tried, message)
+            self._fail(context, container.uuid, why)
         else:
             self._place(context, container, tried, alternates)
 
@@ -183,7 +185,16 @@ class SchedulerEndpoint:
     def hosts_changed(self, context: RequestContext, *, changes: Sequence[Mapping[str, Any]]) -> None:
         """Cast to all schedulers: update the host table. Each entry has the arguments of ``host_changed``."""
         for change in changes:
-            self.host_changed(context, **change)
+            host = change.get("host") if isinstance(change, Mapping) else None
+            try:
+                wrong = bounds.excess(change) or misfit(type(self).host_changed, dict(change))
+                if wrong is not None:
+                    raise ValueError(wrong)
+                self.host_changed(context, **change)
+            except bounds.MALFORMED as exc:
+                LOG.warning("A change of host %.80s is left out: it cannot be read: %.200r", host, exc)
+                if isinstance(host, str) and len(host) <= LONGEST:
+                    self._table.outdated(host)
 
     @rpc.quick
     def host_changed(
@@ -197,11 +208,12 @@ class SchedulerEndpoint:
         failed: bool = False,
     ) -> None:
         """Note one change of ``hosts_changed``. Agents of RPC version 1.0 send it as a message of its own."""
+        known = Held.of(held) if held else None  # raises for a malformed one before anything is noted
         if failed:
             self._table.failed(host)
         if uuid is not None and not held:
             self._table.unbook(uuid)  # even for a known generation: a host may report that it refused a container
-        self._table.changed(host, generation, uuid, Held.of(held) if held else None)
+        self._table.changed(host, generation, uuid, known)
 
     def sweep(self, lost_after: float) -> None:
         """Schedule lost containers again: accepted, without a host, and not touched for ``lost_after`` seconds."""
@@ -217,7 +229,17 @@ class SchedulerEndpoint:
                 context = admin_context()
                 # Do not hand over: the keeper of the best host may lose the container again, for example because it
                 # cannot reach the database but still sends heartbeats.
-                self._place(context, Container.from_row(context, row), {}, (), may_hand_over=False)
+                try:
+                    container = Container.from_row(context, row)
+                except bounds.MALFORMED as exc:
+                    self._end_malformed(context, row["uuid"], exc)
+                    continue
+                try:
+                    self._place(context, container, {}, (), may_hand_over=False)
+                except outages.OUTAGES:  # the other containers would meet the same
+                    raise
+                except Exception:  # the next container is looked at, whatever is wrong with this one
+                    LOG.exception("Container %s could not be scheduled again", row["uuid"])
 
     def abandon(self) -> None:
         """Delete containers that wait for deletion without a host, or by a host without a compute service.
@@ -267,12 +289,11 @@ class SchedulerEndpoint:
     ) -> None:
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
-        except (AttributeError, TypeError, ValueError) as exc:  # the row was edited by hand
-            message = f"The request cannot be understood: {exc}. Delete it and create it again."
-            self._fail(context, container, explain.Explanation(message, {}))
+        except bounds.MALFORMED as exc:  # the row was edited by hand
+            self._end_malformed(context, container.uuid, exc)
             return
         except exceptions.GroupNotFound as exc:
-            self._fail(context, container, explain.Explanation(str(exc), {}))
+            self._fail(context, container.uuid, explain.Explanation(str(exc), {}))
             return
         self._table.refresh()
         if tried:
@@ -286,7 +307,7 @@ class SchedulerEndpoint:
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
             said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
-            self._fail(context, container, explain.extended(answer.explanation, said))
+            self._fail(context, container.uuid, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], [{"host": choice.hostname, "limits": choice.limits} for choice in answer[1:]]
         metrics.DECISIONS.labels("placed" if keeper is None else "handed_over").inc()
@@ -376,11 +397,18 @@ class SchedulerEndpoint:
                 return choices[index:]
         return []
 
-    def _fail(self, context: RequestContext, container: Container, why: explain.Explanation) -> None:
+    def _end_malformed(self, context: RequestContext, uuid: str, exc: Exception) -> None:
+        """Set a container to Error whose row cannot be read. No service writes such a row."""
+        reason = f"{exc} is missing" if isinstance(exc, KeyError) else exceptions.first_line(exc)
+        LOG.warning("Container %s gets no host: its row in the database cannot be read: %s", uuid, reason)
+        message = f"The request cannot be understood: {reason}. Delete it and create it again."
+        self._fail(context, uuid, explain.Explanation(message, {}))
+
+    def _fail(self, context: RequestContext, uuid: str, why: explain.Explanation) -> None:
         """Set the container to Error, together with the explanation."""
-        if db.end_unplaced(container.uuid, why.message, why.record):
-            db_actions.fail(container.uuid, context.request_id, "create")
-            LOG.info("Container %s has no host: %s", container.uuid, why.message)
+        if db.end_unplaced(uuid, why.message, why.record):
+            db_actions.fail(uuid, context.request_id, "create")
+            LOG.info("Container %s has no host: %s", uuid, why.message)
 
 
 def _reasons(tried: Mapping[str, str]) -> str:

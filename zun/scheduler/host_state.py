@@ -10,6 +10,7 @@ from typing import Any
 
 from zun.common import disk_pools
 from zun.common.disk_pools import DiskPool
+from zun.db import models
 from zun.objects.placement import (
     CPU_RATIO_KEY,
     RAM_RATIO_KEY,
@@ -23,7 +24,11 @@ from zun.topology.cpuset import NO_CPUS
 from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
+from zun.topology.ranges import NAME, RATIO
 from zun.topology.view import view_of
+
+LONGEST_RATIO = 32
+"""Characters of an allocation ratio in the metadata of an aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,17 @@ class Held:
     def of(cls, row: Mapping[str, Any]) -> "Held | None":
         """Return the claim of a container's row, or of the same fields in a message; None if the row has no claim.
 
-        Raise what ``Plan.from_dict`` raises for a malformed record.
+        Raise one of ``bounds.MALFORMED`` for a malformed record, and for a number beyond the range of its column.
         """
         if not row["cpuset"]:
             return None
         claim = claim_of(Plan.from_dict(row["cpuset"]))
-        return cls(claim, row["cpu"], row["memory"], disk_promised(row), row.get("group_uuid"), row.get("image"))
+        disk = _AMOUNTS["disk"](disk_promised(row))
+        group, image = NAME.or_none(row.get("group_uuid")), NAME.or_none(row.get("image"))
+        return cls(claim, _AMOUNTS["cpu"](row["cpu"]), _AMOUNTS["memory"](row["memory"]), disk, group, image)
+
+
+_AMOUNTS = {name: models.containers.c[name].info["range"] for name in ("cpu", "memory", "disk")}
 
 
 def claim_of(plan: Plan) -> Plan:
@@ -138,6 +148,10 @@ class HostState:
     def free_devices(self) -> Mapping[Device, int]:
         """The number of free devices of each kind, see ``kind_of``."""
         return Counter(map(kind_of, self.usage.free_devices(self.topology))) if self.topology.devices else {}
+
+    def try_out(self) -> None:
+        """Compute what filters and weighers will ask of the host. Raise what a malformed row raises there."""
+        _ = self.room, self.free_devices, self.shapes, self.disk_pool, self.own_free_disk
 
     @property
     def shapes(self) -> Counter[Shape]:
@@ -242,9 +256,9 @@ def named_ratio(aggregates: tuple[Aggregate, ...], key: str) -> Fraction | None:
     named = []
     for aggregate in aggregates:
         text = aggregate.metadata.get(key)
-        if text is not None:
+        if text is not None and len(text) <= LONGEST_RATIO:
             try:
-                ratio = Fraction(text)
+                ratio = Fraction(text) if "e" not in text.lower() else Fraction(str(RATIO(float(text))))
             except (ValueError, ZeroDivisionError):
                 continue
             if ratio > 0:

@@ -15,13 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from zun.common import traits, zones
-from zun.db import aggregates, compute_nodes, containers, services
+from zun.db import aggregates, bounds, compute_nodes, containers, services
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler.bookings import Booking, Bookings
 from zun.scheduler.columns import Columns
@@ -36,7 +37,22 @@ COMPARE_TOGETHER = 100  # hosts: comparing them blocks other threads for a few m
 READ_TOGETHER = 200  # hosts: all rows of a large cloud at once would take more memory than the table itself
 MANY = 100  # hosts: a smaller table costs the garbage collector little
 YOUNG = 5_000  # new objects (about a hundred decisions) before the garbage collector runs its first generation
+LONGEST_TOPOLOGY = compute_nodes.table.c.topology.info["characters"]
+MOST_FAILURES = 100  # of one host that are kept
 SURVIVED = (2, 50)  # runs of the first generation before one of the second; runs of the second before one of the third
+
+
+_COLUMNS = tuple(column for column in compute_nodes.table.c if not isinstance(column.type, sa.JSON))
+"""The columns of a compute node whose values are looked at when they are read. The table copes with malformed JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """A host that gets no containers because a row of it is malformed."""
+
+    version: compute_nodes.Generation
+    """The row as it was read. Until it changes, it is not read again by itself."""
+    reason: str
 
 
 class HostTable:
@@ -64,6 +80,7 @@ class HostTable:
         self._ids: dict[str, int] = {}  # host -> id of that row
         self._bookings = Bookings(booking_seconds, clock)
         self._stale: set[str] = set()
+        self._unusable: dict[str, _Unusable] = {}
         self._comparing = threading.Lock()  # held during I/O; no thread waits for it while requests come
         self._settled = MANY
         self._pace = Pace(fresh_seconds, compare_together, clock)
@@ -119,7 +136,7 @@ class HostTable:
             if state is not None:
                 now = self._clock()
                 lately = tuple(then for then in state.failures if now - then < self._failure_seconds)
-                self._hosts.put(replace(state, failures=(*lately, now)))
+                self._hosts.put(replace(state, failures=(*lately, now)[-MOST_FAILURES:]))
 
     def changed(self, hostname: str, generation: int, uuid: str | None, held: Held | None) -> None:
         """Note a change that the host reported: since ``generation`` the container holds ``held``.
@@ -144,6 +161,16 @@ class HostTable:
             self._recount(hostname, generation)
             if booking is not None and booking.hostname != hostname:
                 self._recount(booking.hostname)
+
+    def unusable(self) -> dict[str, str]:
+        """Return the hosts that get no containers because a row of theirs is malformed, with the reason of each."""
+        with self._lock:
+            return {name: each.reason for name, each in sorted(self._unusable.items())}
+
+    def outdated(self, hostname: str) -> None:
+        """Note that the host has changed in an unknown way. It is read before the next decision."""
+        with self._lock:
+            self._stale.add(hostname)
 
     def refresh(self) -> None:
         """Read hosts from the database that may have changed.
@@ -187,10 +214,14 @@ class HostTable:
         with self._lock:
             for state in self._hosts:
                 known[self._ids[state.hostname] // together] += state.generation
+            left_out = [each.version for each in self._unusable.values() if isinstance(each.version.generation, int)]
+            for version in left_out:
+                known[version.id // together] += version.generation
         # Read the database after the table. In the other order, a message that arrives between both reads would raise
         # the table's sum by 1, and hide that the message of another host is missing.
         sums = compute_nodes.sums_of_generations(together)
-        if sum(sums.values()) == generations and not opened:
+        unusable = sum(version.generation for version in left_out)
+        if generations is not None and sum(sums.values()) == generations + unusable and not opened:
             return False
         with self._lock:
             self._stale |= opened
@@ -255,10 +286,12 @@ class HostTable:
         """Return the hosts for which the database has newer data than this table."""
         return {
             name
-            for name, (_, generation, updated_at) in found.items()
+            for name, version in found.items()
             if (state := self._hosts.find(name)) is None
-            or state.generation < generation  # the table may be ahead, by a message that came meanwhile
-            or self._read_at[name] != updated_at
+            or not isinstance(version.generation, int)  # written by hand: reading the row tells
+            or state.generation < version.generation  # the table may be ahead, by a message that came meanwhile
+            or self._read_at[name] != version.updated_at
+            if name not in self._unusable or self._unusable[name].version != version
         }
 
     def _read_stale(self) -> None:
@@ -287,37 +320,58 @@ class HostTable:
         for node in nodes:
             name = node["hostname"]
             try:
+                wrong = bounds.row_problem(node, _COLUMNS)
+                if wrong is not None:
+                    raise ValueError(wrong)
                 read = ((row["uuid"], Held.of(row)) for row in claims[name])
                 held = {uuid: self._plans.held(what) for uuid, what in read if what is not None}
                 found[name] = self._topology(node["topology"]), held
-            except (AttributeError, KeyError, TypeError, ValueError) as exc:  # rows edited by hand
-                LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %r", name, exc)
+            except bounds.MALFORMED as exc:
+                with self._lock:
+                    self._give_up(node, exc)
         with self._lock:
+            for name in self._unusable.keys() & (names - claims.keys()):
+                del self._unusable[name]  # its row is gone
             carried_out: list[Booking] = []
-            for node in nodes:
+            for node in (each for each in nodes if each["hostname"] in found):
                 name, known = node["hostname"], self._hosts.find(node["hostname"])
-                if name not in found:
-                    if known is not None:
-                        self._forget(name)
-                    continue
                 topology, held = found[name]
                 told = -1 if known is None else known.generation
                 if told > node["generation"] and self._read_at[name] == node["updated_at"]:
                     continue  # a message of the host came during the read
+                self._held[name], self._own_zones[name] = held, node["availability_zone"]
+                try:
+                    state = replace(self._state(node, topology, known), service=rows.get(name))
+                    state = self._with_claims(state)
+                    state.try_out()
+                    self._hosts.put(state)
+                except bounds.MALFORMED as exc:
+                    self._give_up(node, exc)
+                    continue
                 self._read_at[name], self._ids[name] = node["updated_at"], node["id"]
-                self._held[name] = held
+                if self._unusable.pop(name, None) is not None:
+                    LOG.info("Host %s gets containers again: its rows in the database can be read", name)
                 # A container with a claim needs no booking any more, whichever scheduler chose the host.
                 carried_out += [booking for uuid in held if (booking := self._bookings.pop(uuid)) is not None]
-                self._own_zones[name] = node["availability_zone"]
-                state = self._state(node, topology, known)
-                self._hosts.put(self._with_claims(replace(state, service=rows.get(name))))
             for name in {booking.hostname for booking in carried_out}:
                 self._recount(name)
+
+    def _give_up(self, node: Mapping[str, Any], exc: Exception) -> None:
+        """Leave out a host with a malformed row, which a hostile host or a hand wrote. Tell each reason once."""
+        name, reason = node["hostname"], f"{exc!r:.300}"
+        told = self._unusable.get(name)
+        if told is None or told.reason != reason:
+            LOG.warning("Host %s gets no containers: its rows in the database cannot be read: %s", name, reason)
+        version = compute_nodes.Generation(node["id"], node["generation"], node["updated_at"])
+        self._unusable[name] = _Unusable(version, reason)
+        self._forget(name)
 
     def _topology(self, text: str) -> HostTopology:
         """Return the topology of a JSON record; equal records share one object. Only the reading thread calls this."""
         found = self._topologies.get(text)
         if found is None:
+            if len(text) > LONGEST_TOPOLOGY:
+                raise ValueError(f"topology has {len(text)} characters: at most {LONGEST_TOPOLOGY} are read")
             if len(self._topologies) > len(self._hosts) + 100:
                 self._topologies.clear()  # most entries belong to former states of hosts
             found = self._topologies[text] = HostTopology.from_dict(json.loads(text))
@@ -375,8 +429,10 @@ class HostTable:
                 self._hosts.put(replace(state, aggregates=mine, availability_zone=zone))
 
     def _forget(self, hostname: str) -> None:
-        self._hosts.remove(hostname)
-        del self._read_at[hostname], self._ids[hostname], self._own_zones[hostname]
+        if self._hosts.find(hostname) is not None:
+            self._hosts.remove(hostname)
+        for kept in (self._read_at, self._ids, self._own_zones):
+            kept.pop(hostname, None)
         self._held.pop(hostname, None)
 
     def _put(self, hostname: str, uuid: str, held: Held) -> None:

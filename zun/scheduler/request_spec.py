@@ -7,6 +7,7 @@ from typing import Any
 
 from zun.common import hints
 from zun.common.groups import Group
+from zun.db import bounds, models
 from zun.objects.placement import disk_promised, placement_request
 from zun.scheduler.host_state import HostState
 from zun.scheduler.packing import Demand
@@ -75,8 +76,12 @@ class RequestSpec:
     def of(cls, container: Any, tried: Mapping[str, str] | None = None, *, group: Group | None = None) -> "RequestSpec":
         """Return the request with which ``container`` was accepted. ``group`` is the group that its hint names.
 
-        Hints with an unknown scope (``SCOPE:NAME``) are extra specs. Unknown hints without a scope are ignored.
+        Hints with an unknown scope (``SCOPE:NAME``) are extra specs. Unknown hints without a scope are ignored. Raise
+        one of ``bounds.MALFORMED`` for a row that was written by hand.
         """
+        wrong = bounds.row_problem(container, _AMOUNTS)
+        if wrong is not None:
+            raise ValueError(wrong)
         asked, wishes = container.request, container["placement"] or {}
         given = asked.get("hints") or {}
         scoped = {name: str(value) for name, value in given.items() if ":" in name}
@@ -109,6 +114,9 @@ class RequestSpec:
             any_traits=tuple(map(frozenset, wishes.get("any_traits") or ())),
             member_of=tuple(map(frozenset, wishes.get("member_of") or ())),
         )
+
+
+_AMOUNTS = [models.containers.c[name] for name in ("cpu", "memory", "disk")]
 
 
 def _image_traits(properties: Mapping[str, str], value: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ plan is made on the best hosts, one after the other, until enough hosts have a p
 reason.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,6 +23,9 @@ from zun.scheduler.host_state import Held, HostState, claim_of
 from zun.scheduler.plan_cache import Answer
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan, Refusal
+from zun.topology.ranges import MALFORMED
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,11 @@ def select(
     )
     for row in rows if subset == 1 else _drawn(rows, subset, draw):
         host = table[row]
-        answer = _limits(host, spec, limiting)
+        try:
+            answer = _limits(host, spec, limiting)
+        except MALFORMED:  # one host must not refuse everybody
+            LOG.exception("Host %s is left out for container %s: it cannot be planned there", host.hostname, spec.uuid)
+            answer = Rejection(host.hostname, "plan", "the container cannot be planned there: see the scheduler's log")
         if isinstance(answer, Rejection):
             refused[host.hostname] = answer
             continue

@@ -9,6 +9,7 @@ from zun import conf as zun_conf
 from zun.cmd import status
 from zun.common.secrets import Cipher
 from zun.db import migration, registries, session
+from zun.tests.unit.db import rows
 
 KEY = "k" * 32
 
@@ -67,3 +68,11 @@ def test_an_old_schema(checked, tmp_path):
     code, details = found["Schema of the database"]
     assert code == "FAILURE" and "0017" in details and "zun-db-manage upgrade" in details
     assert found["Passwords of registries"][0] == "WARNING"
+
+
+def test_a_host_whose_row_cannot_be_read_is_named(checked):
+    rows.node("sound")
+    rows.node("broken", topology={"cells": [{"id": 0, "cpus": "0", "memory_mib": -5}]})
+    code, details = checked()["Rows of hosts"]
+    assert code == "WARNING"
+    assert "Host broken gets no containers" in details and "got -5" in details and "sound" not in details

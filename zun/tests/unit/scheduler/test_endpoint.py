@@ -628,17 +628,106 @@ def test_concurrent_sweeps_take_each_lost_container_once(hosts, context):
         {"placement": {"numa_cpus": 5}},
         {"request": {"hints": 5}},
         {"request": {"hints": {"same_host": 5}}},
+        {"placement": {"devices": [{"name": "gpu"}]}},
+        {"placement": {"devices": [{"name": "gpu", "matches": [[]]}]}},
+        {"placement": {"required_traits": 5}},
+        {"cpu": 1e308},
+        {"memory": -1},
+        {"disk": -1},
     ],
+    ids=str,
 )
 def test_malformed_request_does_not_delay_the_other_requests(endpoint, hosts, context, fields):
     """A later release, or a person, wrote a row whose shape does not add up."""
-    odd = new_container(context, **DEDICATED, **fields)
+    odd = new_container(context, **DEDICATED)
+    with session.writer() as connection:
+        connection.execute(sa.update(models.containers).where(models.containers.c.uuid == odd.uuid).values(**fields))
     good = new_container(context, **DEDICATED)
     lost(odd), lost(good)
     endpoint.sweep(60)
     assert [handed.uuid for handed in hosts.handed] == [good.uuid]
     row = containers.get(odd.uuid)
     assert row["status"] == "Error" and "Delete it and create it again" in row["status_reason"]
+
+
+def test_an_unreadable_row_does_not_delay_the_other_requests(endpoint, hosts, context, caplog):
+    """Of a type that no column has: only SQLite stores such."""
+    odd, good = new_container(context, **DEDICATED), new_container(context, **DEDICATED)
+    lost(odd), lost(good)
+    with session.writer() as connection:
+        connection.execute(sa.text("UPDATE containers SET memory = 'x' WHERE uuid = :uuid"), {"uuid": odd.uuid})
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [good.uuid]
+    assert f"Container {odd.uuid} gets no host: its row in the database cannot be read" in caplog.text
+
+
+def test_a_defect_with_one_request_does_not_delay_the_others(endpoint, hosts, context, caplog, monkeypatch):
+    odd, good = new_container(context, **DEDICATED), new_container(context, **DEDICATED)
+    lost(odd), lost(good)
+    place = SchedulerEndpoint._place
+
+    def fail(self, context, container, *rest, **more):
+        if container.uuid == odd.uuid:
+            raise RuntimeError("a defect")
+        place(self, context, container, *rest, **more)
+
+    monkeypatch.setattr(SchedulerEndpoint, "_place", fail)
+    endpoint.sweep(60)
+    assert [handed.uuid for handed in hosts.handed] == [good.uuid]
+    assert f"Container {odd.uuid} could not be scheduled again" in caplog.text
+
+
+# what hosts tell
+
+HELD = {
+    "cpuset": cpuset_record(Plan({0: CellShare(cpus=CpuSet("0"))})),
+    "cpu": 1.0,
+    "memory": 0,
+    "disk": 0,
+    "volume_disk": 0,
+    "group_uuid": None,
+    "image": "i",
+}
+CHANGE = {"generation": 2, "uuid": GONE, "held": HELD, "failed": False}
+
+
+ODD = [10**30, -1, float("nan"), "x" * 10**6, [[[[1]]]], {"junk": 1}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:9])
+@pytest.mark.parametrize("member", [*CHANGE, *(f"held.{name}" for name in HELD), "more", "host"])
+def test_one_odd_change_of_a_batch_loses_no_other(endpoint, hosts, context, member, odd, caplog):
+    """Whatever a member is, the change of the other host is noted."""
+    table = endpoint._table
+    table.refresh()
+    bad = {"host": "mid", **CHANGE, "held": dict(HELD)}
+    whole, _, name = member.rpartition(".")
+    (bad[whole] if whole else bad)[name] = odd
+    good = {**CHANGE, "host": "big", "generation": table.host("big").generation + 1}
+    endpoint.hosts_changed(context, changes=[bad, good])
+    assert table.host("big").usage.claim(GONE) is not None
+    table.refresh()
+    assert table.host("mid") is not None
+
+
+@pytest.mark.parametrize("odd", ["x", None, 5, [], {}, {"host": "mid"}], ids=str)
+def test_what_is_no_change_loses_no_other(endpoint, hosts, context, odd):
+    endpoint._table.refresh()
+    good = {**CHANGE, "host": "big", "generation": endpoint._table.host("big").generation + 1}
+    endpoint.hosts_changed(context, changes=[odd, good])
+    assert endpoint._table.host("big").usage.claim(GONE) is not None
+
+
+def test_a_change_that_cannot_be_read_names_its_host(endpoint, hosts, context, caplog):
+    """The host is read from the database instead."""
+    endpoint._table.refresh()
+    container = new_container(context, **DEDICATED)
+    containers.claim(container.uuid, "mid", {"cpuset": HELD["cpuset"]})
+    changes = [{**CHANGE, "host": "mid", "held": {"junk": 1}}]
+    endpoint.hosts_changed(context, changes=changes)
+    assert "A change of host mid is left out: it cannot be read: KeyError" in caplog.text
+    endpoint._table.refresh()
+    assert endpoint._table.host("mid").usage.claim(container.uuid) is not None
 
 
 # several schedulers

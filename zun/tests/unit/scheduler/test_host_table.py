@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
 
+import functools
 import gc
 import itertools
+import json
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -17,13 +20,21 @@ from oslo_utils import timeutils
 from zun.common.context import RequestContext
 from zun.db import aggregates, compute_nodes, containers, groups, models, services, session
 from zun.objects.placement import cpuset_record
+from zun.scheduler import filters, weighers
+from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Aggregate, Held, HostState
 from zun.scheduler.host_table import MANY, HostTable
+from zun.scheduler.select import select
 from zun.tests.fixtures import AtOnce
+from zun.tests.fixtures import own_conf as configuration
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.db.rows import NODE, clear, container
+from zun.tests.unit.scheduler import hosts
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import Device
+from zun.topology.foreign import Foreign, ForeignShare
 
 pytestmark = pytest.mark.usefixtures("database")
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -636,6 +647,167 @@ def test_a_host_whose_rows_cannot_be_read_stops_no_other(table, clock, caplog, s
     clock.now += 1
     table.refresh()
     assert owners(table, "h2") == {uuid: "1"}
+
+
+ODD = [10**30, -1, 1e308, math.nan, None, "x", "x" * 10**6, [[[[[[1]]]]]], {"a": {"b": 1}}]
+RECORD = {
+    **machine(cells=1, cores=2, memory_mib=1024).to_dict(),
+    "devices": [Device("/dev/a", "8086", "1572", path=("pci0000:00",), traits=("CUSTOM_A",), iommu_group=1).to_dict()],
+    "foreign": Foreign({0: ForeignShare(1, 1, 1, {2048: 1})}, {}, CpuSet("1"), 1).to_dict(),
+    "notes": ["a note"],
+    "reserved_memory_mib": {"0": 1},
+}
+CLAIM = cpuset_record(
+    Plan(
+        {0: CellShare(CpuSet("0"), 64, CpuSet("1"), {2048: 1})},
+        devices=(GivenDevice("gpu", "/dev/a", 0, physical="/dev/b", iommu_group=1),),
+    )
+)
+
+
+def places(value, path=()):
+    """Every member of a value, at whatever depth, by its path."""
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in parts:
+        yield from places(each, (*path, key))
+
+
+def put(value, path, new):
+    """Return ``value`` with ``new`` at ``path``."""
+    if not path:
+        return new
+    copied = value.copy()
+    copied[path[0]] = put(value[path[0]], path[1:], new)
+    return copied
+
+
+def by_hand(column, value, **where):
+    """Write ``value`` past all checks and return the value before."""
+    name, table = column.name, column.table.name
+    same = " AND ".join(f"{each} = :{each}" for each in where)
+    with session.writer() as connection:
+        before = connection.execute(sa.text(f"SELECT {name} FROM {table} WHERE {same}"), where).scalar()
+        connection.execute(sa.text(f"UPDATE {table} SET {name} = :value WHERE {same}"), {"value": value, **where})
+    return before
+
+
+@pytest.fixture
+def two_up():
+    """Hosts h1 and h2 with a compute service; the uuid of a container on h2."""
+    for name in ("h1", "h2"):
+        node(name)
+        services.heartbeat(name, "zun-compute", "nova")
+    return claims("h2", own("0"))[0]
+
+
+@functools.cache
+def usual_choice():
+    """The filters and weighers of the default configuration."""
+    conf = configuration()
+    own_filters = filters.load(conf.scheduler.enabled_filters, conf)
+    return own_filters, weighers.load(conf.scheduler.weighers, conf)
+
+
+def chosen(table):
+    """The hosts of a container as a scheduler with all its filters and weighers finds them."""
+    answer = select(Columns(table.hosts()), hosts.spec(1, 64), *usual_choice(), 2)
+    return [choice.hostname for choice in answer] if isinstance(answer, list) else []
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
+@pytest.mark.parametrize(
+    ("column", "record"),
+    [(models.compute_nodes.c.topology, RECORD), (models.containers.c.cpuset, CLAIM)],
+    ids=["topology", "cpuset"],
+)
+def test_odd_member_of_a_record_stops_no_other_host(table, clock, two_up, column, record, odd):
+    """Of every member that a record has: the members are not listed here."""
+    where = {"uuid": two_up} if column.table is models.containers else {"hostname": "h2"}
+    for path in places(record):
+        by_hand(column, json.dumps(put(record, path, odd)), **where)
+        compute_nodes.put("h2", {"os": str(path)})
+        clock.now += 1
+        table.refresh()
+        assert "h1" in chosen(table), path
+        assert table.host("h2") is not None or "h2" in table.unusable(), path
+
+
+TEXTS = ["x", -1, 1e308, None, "[" * 10_000, '{"a": NaN}', "[1e400]"]
+KEYS = {"id", "uuid", "hostname", "host", "binary", "capsule_uuid"}
+
+
+@pytest.mark.parametrize("odd", TEXTS, ids=lambda odd: repr(odd)[:20])
+@pytest.mark.parametrize("which", [models.compute_nodes, models.services, models.containers], ids=lambda it: it.name)
+def test_odd_value_of_a_column_stops_no_other_host(table, clock, two_up, which, odd):
+    """Of every column but the keys of a row."""
+    where = {"host": "h2"} if which is models.services else {"hostname": "h2"}
+    where = {"uuid": two_up} if which is models.containers else where
+    for column in (each for each in which.c if each.name not in KEYS and (odd is not None or each.nullable)):
+        before = by_hand(column, odd, **where)
+        compute_nodes.put("h1", {"os": column.name})
+        clock.now += 1
+        table.refresh()
+        table.catch_up(0)
+        assert "h1" in chosen(table), column
+        by_hand(column, before, **where)
+
+
+def test_a_host_that_cannot_be_read_is_named_once(table, clock, caplog):
+    """At each change of what is wrong, and not at each look."""
+    node(), node("h2")
+    for record in ('{"cells": null}', '{"cells": null}', '{"cells": 5}'):
+        by_hand(models.compute_nodes.c.topology, record, hostname="h2")
+        for _ in range(3):
+            compute_nodes.put("h2", {"os": str(clock.now)})  # as the agent does again and again
+            clock.now += 1
+            table.refresh()
+    assert [line.split(":")[0] for line in caplog.messages] == ["Host h2 gets no containers"] * 2
+    assert list(table.unusable()) == ["h2"]
+
+
+def test_a_host_that_cannot_be_read_is_not_read_again_and_again(table, clock, asked):
+    node(), node("h2")
+    by_hand(models.compute_nodes.c.topology, '{"cells": 5}', hostname="h2")
+    table.refresh()
+    generations = sum(host.generation for host in table.hosts())
+    asked.clear()
+    clock.now += 1
+    table.refresh()
+    assert not any("topology" in each for each in asked)
+    assert not table.catch_up(generations), "the table is up to date"
+
+
+def test_a_host_gets_containers_again_once_it_can_be_read(table, clock, caplog):
+    caplog.set_level("INFO")
+    node("h2", topology=TOPOLOGY)
+    by_hand(models.compute_nodes.c.topology, '{"cells": 5}', hostname="h2")
+    table.refresh()
+    assert table.hosts() == []
+    node("h2")
+    clock.now += 1
+    table.refresh()
+    assert (len(table.hosts()), table.unusable()) == (1, {})
+    assert "Host h2 gets containers again" in caplog.text
+    by_hand(models.compute_nodes.c.topology, '{"cells": 5}', hostname="h2")
+    compute_nodes.put("h2", {"os": "x"})
+    clock.now += 1
+    table.refresh()
+    with session.writer() as connection:
+        connection.execute(models.compute_nodes.delete())
+    clock.now += 1
+    table.refresh()
+    table.outdated("h2")
+    table.refresh()
+    assert table.unusable() == {}
+
+
+def test_a_host_that_fails_for_ever_keeps_few_failures(table):
+    node()
+    table.refresh()
+    for _ in range(300):
+        table.failed("h1")
+    assert len(table.host("h1").failures) == 100
 
 
 # what hosts tell
