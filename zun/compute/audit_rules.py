@@ -24,6 +24,7 @@ from zun.container.driver import (
     PinningView,
     RuntimeState,
     ThreadGroup,
+    inherited,
 )
 from zun.placement.reporter import Differences
 from zun.topology import CpuSet, amounts
@@ -538,10 +539,12 @@ def _drifted(planned: Planned, layer: Layer, what: str, cpus: CpuSet, mems: CpuS
 
 
 def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
-    outside, narrower = [], []
+    outside, narrower, inheriting = [], [], []
     for group in view.threads:
         if not (group.cpus <= view.cgroup_cpus and group.mems <= view.cgroup_mems):
             outside.append(group)
+        elif inherited(group.cpus, view.cgroup_cpus, view.engine):
+            inheriting.append(group)
         elif (group.cpus, group.mems) != (view.cgroup_cpus, view.cgroup_mems):
             narrower.append(group)
     if outside:
@@ -553,6 +556,17 @@ def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
             f"{planned.cpus} and memory nodes {planned.mems}",
             "an update does not reach a thread that was moved to another control group: restart the container",
             subject=_masks(outside),
+        )
+    if inheriting:
+        yield _finding(
+            planned,
+            Verdict.DRIFTED,
+            Layer.THREAD,
+            f"{_count(inheriting)} may use less than CPUs {view.cgroup_cpus} of the control group, as the runtime "
+            f"itself may only run on CPUs {view.engine}: {_told(inheriting)}",
+            "an update does not change what a thread inherited: let the runtime use all CPUs (CPUAffinity of its "
+            "units), and restart the container",
+            subject=_masks(inheriting),
         )
     if narrower:
         yield _finding(

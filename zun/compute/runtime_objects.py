@@ -207,6 +207,10 @@ class RuntimeObjects:
         state = self._driver.show(container)
         with self._pool.steady_for(container) as told:  # it may be moved until then
             view = None if state is None else self._driver.kernel_view(container, state)
+            if state is not None and view is not None and view.inherits:
+                LOG.info("The runtime may only run on CPUs %s; container %s gets its own", view.engine, container.uuid)
+                self._driver.use_all_cpus(container, state)
+                view = self._driver.kernel_view(container, state)
         cpus = told.get(container.uuid, plan.cpus)
         if view is not None and (found := disagreements(cpus, plan.mems, view)):
             raise exceptions.PinningMismatch(reason="; ".join(found))

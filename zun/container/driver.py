@@ -213,13 +213,25 @@ class KernelView:
     """The CPUs and memory nodes that the kernel allows a container.
 
     ``cpus`` and ``mems`` belong to the first process, which may narrow its own sets. ``cgroup_cpus`` and
-    ``cgroup_mems`` belong to the control group: the limit that no process inside can widen.
+    ``cgroup_mems`` belong to the control group: the limit that no process inside can widen. ``engine`` has the CPUs of
+    the process that started the first one, for the runtime; None if they are unknown.
     """
 
     cpus: CpuSet
     mems: CpuSet
     cgroup_cpus: CpuSet
     cgroup_mems: CpuSet
+    engine: CpuSet | None = None
+
+    @property
+    def inherits(self) -> bool:
+        """True if the first process may use fewer CPUs than its group because the runtime itself may."""
+        return inherited(self.cpus, self.cgroup_cpus, self.engine)
+
+
+def inherited(cpus: CpuSet, cgroup_cpus: CpuSet, engine: CpuSet | None) -> bool:
+    """Return whether ``cpus`` are what the mask of the ``engine`` leaves of a group, and not all of the group."""
+    return engine is not None and cpus != cgroup_cpus and cpus == cgroup_cpus & engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +268,7 @@ class PinningView:
 
     ``parents`` begins with the nearest group. ``pages`` is bytes by memory node, for example ``{0: 4096}``, and empty
     if the kernel does not count pages. ``throttling`` is None if the kernel does not limit CPU time of groups.
+    ``engine`` is as in ``KernelView``.
     """
 
     cgroup_cpus: CpuSet
@@ -264,6 +277,7 @@ class PinningView:
     parents: tuple[ParentGroup, ...]
     pages: Mapping[int, int]
     throttling: Throttling | None = None
+    engine: CpuSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,6 +513,13 @@ class Inspector(Protocol):
         """Return the limits that the kernel enforces now, or None if the process of ``state`` is gone.
 
         DockerError if the kernel's files cannot be read, so that an unreadable limit never passes for an intact one.
+        """
+        ...
+
+    def use_all_cpus(self, container: ContainerView, state: RuntimeState) -> None:
+        """Let the first process of ``state`` use all CPUs of its control group, if it inherits fewer of the runtime.
+
+        A failure is logged: an audit finds such a process.
         """
         ...
 

@@ -336,6 +336,9 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
             mems = mems if wrong.mems is None else wrong.mems
         return KernelView(cpus=cpus, mems=mems, cgroup_cpus=cpus, cgroup_mems=mems)
 
+    def use_all_cpus(self, container: ContainerView, state: RuntimeState) -> None:
+        """Do nothing: processes in memory inherit nothing."""
+
     # Auditor
 
     def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:

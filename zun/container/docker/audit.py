@@ -19,7 +19,16 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
-from zun.container.docker.kernel import CgroupMount, group_limits, groups_of, limits_in, locate, own_group, steps_below
+from zun.container.docker.kernel import (
+    CgroupMount,
+    cpus_of,
+    group_limits,
+    groups_of,
+    limits_in,
+    locate,
+    own_group,
+    steps_below,
+)
 from zun.container.driver import (
     ContainerView,
     Intruder,
@@ -115,7 +124,8 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     if pid <= 0:
         return None
     root = Path(root)
-    if _is_dead(_status(root / "proc", pid)):
+    first = _status(root / "proc", pid)
+    if _is_dead(first):
         return None
     cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
     mount, group = locate("cpuset", cgroup_text, mountinfo_text)
@@ -138,6 +148,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         parents=tuple(parents(root, mount, group)),
         pages=pages_by_node(root, memory.directory if memory else None, tids),
         throttling=_throttling(_controlled("cpu", "cpu.stat", root, cgroup_text, mountinfo_text, container_id)),
+        engine=cpus_of(root, _value(first, b"PPid:").decode() or "0"),
     )
 
 

@@ -5,6 +5,8 @@ Functions read below a ``root`` that stands for ``/``, so tests can use captured
 Sources: proc(5), cgroups(7), Documentation/admin-guide/cgroup-v1/cpusets.rst and cgroup-v2.rst.
 """
 
+import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,6 +16,8 @@ from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
 from zun.topology import CpuSet
 from zun.topology.sysfs import unescaped
+
+LOG = logging.getLogger(__name__)
 
 
 class DockerKernel(OnEngine):
@@ -29,6 +33,12 @@ class DockerKernel(OnEngine):
                 f"Cannot read what the kernel allows container {container.uuid}: {exc}. The agent must "
                 f"run in the host's pid and cgroup namespaces."
             ) from exc
+
+    def use_all_cpus(self, container: ContainerView, state: RuntimeState) -> None:
+        try:
+            use_all_cpus(self.settings.root, state.pid)
+        except OSError as exc:
+            LOG.warning("Container %s has only the CPUs of its runtime: %s", container.uuid, exc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +70,31 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
         return None
     cpus, mems = group_limits(Path(root), mount, own_group(group, container_id))
     return KernelView(
+        engine=cpus_of(root, status.get("PPid", "0")),
         cpus=CpuSet(status["Cpus_allowed_list"]),
         mems=CpuSet(status["Mems_allowed_list"]),
         cgroup_cpus=cpus,
         cgroup_mems=mems,
     )
+
+
+def cpus_of(root: str | Path, pid: str) -> CpuSet | None:
+    """Return the CPUs of process ``pid``, or None if it is not of this pid namespace, or gone."""
+    try:
+        status = _fields(Path(root, "proc", pid, "status").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return CpuSet(status.get("Cpus_allowed_list", "")) or None
+
+
+def use_all_cpus(root: str | Path, pid: int) -> None:
+    """Lift the mask of each thread of process ``pid``. The kernel then leaves the CPUs of the control group.
+
+    The mask gets all CPUs of the machine, because the kernel keeps a mask when the group gets further CPUs.
+    """
+    every = range(os.sysconf("SC_NPROCESSORS_CONF"))
+    for tid in os.listdir(Path(root, "proc", str(pid), "task")):
+        os.sched_setaffinity(int(tid), every)
 
 
 def locate(controller: str, cgroup_text: str, mountinfo_text: str) -> tuple[CgroupMount, str]:

@@ -3,6 +3,7 @@
 
 import logging
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -303,7 +304,7 @@ def test_a_resize_in_its_middle_is_no_drift(cloud, context, driver, dedicated):
     answers = []
     auditing = threading.Thread(target=lambda: answers.append(audit(cloud, context, repair=True)))
     auditing.start()
-    wait_for(lambda: cloud.waiting(dedicated.uuid))
+    wait_for(lambda: looks and cloud.waiting(dedicated.uuid))  # a look may wait there, too
     driver.updates.clear()
     go_on.set()
     resize.join(60)
@@ -405,3 +406,17 @@ def test_what_somebody_set_does_not_outlast_a_start(cloud, context, driver, poli
     assert (after.status, after.status_reason) == ("Running", None)
     state = driver.show(after)
     assert (state.cpuset_cpus, state.cpuset_mems) == (before.cpuset_cpus, before.cpuset_mems)
+
+
+def test_a_mask_of_the_engine_is_lifted_at_the_start(cloud, driver, context, monkeypatch):
+    """Until then the first process has CPU 0 alone, as the engine."""
+    lifted, seen = [], driver.kernel_view
+
+    def narrow(container, state):
+        found = seen(container, state)
+        return found if container.uuid in lifted else replace(found, cpus=CpuSet("0"), engine=CpuSet("0"))
+
+    monkeypatch.setattr(driver, "kernel_view", narrow)
+    monkeypatch.setattr(driver, "use_all_cpus", lambda container, state: lifted.append(container.uuid))
+    container = cloud.run(context, **DEDICATED)
+    assert container.status == "Running" and lifted == [container.uuid]

@@ -81,6 +81,16 @@ CASES = {
         [("drifted", "config", True), ("drifted", "cgroup", True)],
     ),
     "a thread that chose": (state(), view(inside=["2-3/1", "3/1"]), [("self-pinned", "thread", False)]),
+    "a mask of the engine": (
+        state(),
+        replace(view(inside=["2/1", "3/1"]), engine=CpuSet("0-2")),
+        [("drifted", "thread", False), ("self-pinned", "thread", False)],
+    ),
+    "an engine on other CPUs": (
+        state(),
+        replace(view(inside=["2-3/1", "3/1"]), engine=CpuSet("0-1")),
+        [("self-pinned", "thread", False)],
+    ),
     "a thread that left the group": (state(), view(inside=["2-3/1", "0-7/1"]), [("drifted", "thread", False)]),
     "a thread on other nodes": (state(), view(inside=["2-3/0"]), [("drifted", "thread", False)]),
     "threads of a group that drifted say nothing new": (

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel's files, as trees of the two versions of control groups."""
 
+import functools
+import os
 import pathlib
 import shutil
+import subprocess
 from unittest.mock import Mock
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker import kernel
 from zun.container.docker.client import Engine, Settings
-from zun.container.docker.kernel import DockerKernel, kernel_view
+from zun.container.docker.kernel import DockerKernel, kernel_view, use_all_cpus
 from zun.container.driver import KernelView, RuntimeState
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
@@ -67,6 +70,34 @@ def machine(tmp_path: pathlib.Path) -> Machine:
 
 def view(cpus: str, mems: str, group_cpus: str, group_mems: str) -> KernelView:
     return KernelView(CpuSet(cpus), CpuSet(mems), CpuSet(group_cpus), CpuSet(group_mems))
+
+
+@pytest.mark.parametrize(
+    ("engine", "cpus", "inherits"),
+    [("0-2", "2", True), ("0-7", "2", False), ("0-1", "2", False), ("0-2", "2-3", False), ("0-2", "3", False)],
+)
+def test_a_mask_that_is_the_engine_s(machine: Machine, engine: str, cpus: str, inherits: bool) -> None:
+    machine.process(V1_GROUPS, V1_MOUNTS, cpus=cpus)
+    machine.v1(f"sys/fs/cgroup/cpuset/docker/{ID}", "2-3", "1")
+    status = (machine.root / f"proc/{PID}/status").read_text()
+    machine.write(f"proc/{PID}/status", f"{status}PPid:\t77\n")
+    machine.write("proc/77/status", f"Name:\tcontainerd-shim\nState:\tS (x)\nCpus_allowed_list:\t{engine}\n")
+    seen = machine.view()
+    assert seen is not None and (seen.engine, seen.inherits) == (CpuSet(engine), inherits)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_an_inherited_mask_is_lifted() -> None:
+    """By a real process, whose group leaves all CPUs of this one."""
+    mine = os.sched_getaffinity(0)
+    inherits = functools.partial(os.sched_setaffinity, 0, {min(mine)})
+    with subprocess.Popen(["sleep", "60"], preexec_fn=inherits) as child:
+        try:
+            assert os.sched_getaffinity(child.pid) == {min(mine)}
+            use_all_cpus("/", child.pid)
+            assert os.sched_getaffinity(child.pid) >= mine
+        finally:
+            child.kill()
 
 
 def test_version_1(machine: Machine) -> None:
