@@ -7,7 +7,7 @@ numbers and booleans in several spellings (``"512"``, ``"True"``); handlers see 
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -72,7 +72,8 @@ class Schema:
     """Check and convert the arguments of one request. The validator is compiled once.
 
     ``since`` names the first version of a field, for the document and for errors. The handler checks it. ``patterns``
-    are the fields of every name that fits a regular expression; ``since`` names them by the expression.
+    are the fields of every name that fits a regular expression; ``since`` names them by the expression. ``foreign``
+    are fields of other services, with what to send here for the same wish.
     """
 
     def __init__(
@@ -83,12 +84,14 @@ class Schema:
         others: bool = False,
         since: Mapping[str, Version] = MappingProxyType({}),
         patterns: Mapping[str, Field] = MappingProxyType({}),
+        foreign: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._fields = dict(fields)
         self._patterns = {re.compile(pattern): field for pattern, field in patterns.items()}
         self._required = required
         self._others = others
         self._since = since
+        self._foreign = foreign
         self._later = since.keys() - fields.keys() - patterns.keys()
         by_pattern = {pattern: field.schema for pattern, field in patterns.items()}
         self._validator = _Validator(
@@ -105,6 +108,8 @@ class Schema:
         """Return the converted values of the arguments that have a field. Raises SchemaValidationError, naming the
         field.
         """
+        if foreign := self._foreign.keys() & arguments.keys():
+            arguments = self._without(foreign, arguments)
         if not self._validator.is_valid(arguments):
             self._refuse(arguments)
         found = {}
@@ -116,6 +121,15 @@ class Schema:
                 except ValueError as exc:
                     raise exceptions.SchemaValidationError(detail=_cut(f"{name}: {exc}")) from None
         return found
+
+    def _without(self, foreign: Set[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments without foreign ones that ask for nothing. Raises SchemaValidationError for another."""
+        for name in sorted(foreign):
+            if arguments[name]:
+                raise exceptions.SchemaValidationError(
+                    detail=f"{name}: this field of another service is not known here. {self._foreign[name]}."
+                )
+        return {name: value for name, value in arguments.items() if name not in foreign}
 
     def _field(self, name: str) -> Field | None:
         fitting = (field for pattern, field in self._patterns.items() if pattern.search(name))

@@ -229,6 +229,20 @@ def _create_rows(settings: Settings) -> list[_Row]:
     ]
 
 
+_DEVICES = (
+    "For devices of the host send 'devices', from version "
+    f'{microversion.DEVICE_REQUESTS} on, for example {{"devices": [{{"alias": "gpu", "count": 1}}]}}'
+)
+#: Fields by which other services, and forks of Zun above 1.40, ask for what has another field here.
+FOREIGN: Mapping[str, str] = {
+    "device_profiles": _DEVICES,
+    "accelerators": _DEVICES,
+    "gpus": _DEVICES,
+    "cap_add": f"For Linux capabilities send 'capabilities', from version {microversion.CAPABILITIES} on",
+    "cpuset_cpus": "The service chooses the CPUs. For CPUs of its own send 'cpu_policy': 'dedicated' with 'cpu'",
+}
+
+
 def create(settings: Settings) -> Mapping[Version, Schema]:
     """Return the body of create for each version. Versions with the same fields share a schema."""
     rows = _create_rows(settings)
@@ -240,7 +254,9 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
         chosen = [row for row in rows if row.since <= version <= row.until]
         key = tuple(map(id, chosen))
         if key not in made:
-            made[key] = Schema({row.name: row.field for row in chosen}, required=("image",), since=since)
+            made[key] = Schema(
+                {row.name: row.field for row in chosen}, required=("image",), since=since, foreign=FOREIGN
+            )
         found[version] = made[key]
     return found
 
@@ -263,7 +279,7 @@ _SHAPE = frozenset(
 def shape(settings: Settings, **others: Field) -> Schema:
     """Return the schema of the fields of create that decide the host, in their newest form, and of ``others``."""
     rows = [row for row in _create_rows(settings) if row.name in _SHAPE and row.until == microversion.MAX]
-    return Schema({**{row.name: row.field for row in rows}, **others})
+    return Schema({**{row.name: row.field for row in rows}, **others}, foreign=FOREIGN)
 
 
 @dataclass(frozen=True, slots=True)

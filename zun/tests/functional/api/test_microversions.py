@@ -336,3 +336,28 @@ def test_gates_of_delete(admin_api, placed, query, first):
             assert reply.refusal == (400, "invalid-param-in-version")
         else:
             assert reply.status == 204
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("device_profiles", ["gpu"], "'devices', from version 1.45 on"),
+        ("gpus", "all", "'devices', from version 1.45 on"),
+        ("cap_add", ["NET_RAW"], "'capabilities', from version 1.46 on"),
+        ("cpuset_cpus", "0-1", "'cpu_policy': 'dedicated'"),
+    ],
+)
+def test_a_field_of_another_service_names_ours(api, field, value, said):
+    for version in ("1.1", "1.40", "1.41", "latest"):
+        reply = api.at(version).post("/v1/containers", {"image": "demo", field: value})
+        assert reply.refusal == (400, "schema-validation-error")
+        assert field in reply.error["detail"] and said in reply.error["detail"]
+        assert api.at(version).post("/v1/containers", {"image": "demo", field: None}).status == 202
+    reply = api.at("latest").post("/v1/placement/dry_run", {"cpu": 1, field: value})
+    assert reply.status == 400 and said in reply.error["detail"]
+
+
+def test_python_chi_creates_a_container(api):
+    """What python-chi 1.2.10 sends by default: an empty list of device profiles at 1.41."""
+    body = {"name": "chi", "image": "demo", "device_profiles": [], "hints": {"reservation": "r-1"}, "interactive": True}
+    assert api.at("1.41").post("/v1/containers", body).status == 202
