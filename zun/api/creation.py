@@ -111,11 +111,18 @@ def _command(command: list[str] | str | None) -> list[str] | None:
 
 
 def split(text: str, field: str) -> list[str]:
-    """Split ``text`` into words by the rules of a POSIX shell."""
+    """Split ``text`` into words by the rules of a POSIX shell. Raises InvalidValue.
+
+    python-zunclient's own commands put each argument between double quotes without escaping the quotes in it.
+    """
     try:
         return shlex.split(text)
     except ValueError as exc:
-        raise exceptions.InvalidValue(f"{field}: it cannot be split into words: {exc}. Check the quotes.") from None
+        raise exceptions.InvalidValue(
+            f"{field}: it cannot be split into words: {exc}. Check the quotes. The plain client ('zun exec', and "
+            "'openstack appcontainer exec' without the commands of this service) loses quotes inside an argument; the "
+            "commands of this service keep them."
+        ) from None
 
 
 def _tty(given: Mapping[str, Any], version: Version) -> bool:

@@ -35,8 +35,9 @@ from zun.volume.volumes import Volumes
 LOG = logging.getLogger(__name__)
 
 SANDBOX_IMAGE = (
-    "It is the image that keeps the network of every capsule, [capsule] sandbox_image of zun-api: the operator can put "
-    "it on the host, or set another one."
+    "The host cannot get image {}, which keeps the network of every capsule. Nothing is wrong with the template. Tell "
+    "the operator: pull that image on the host, or set [capsule] sandbox_image of zun-api to one in a registry that "
+    "the hosts reach. The log of zun-compute has the registry's answer."
 )
 
 
@@ -87,7 +88,7 @@ class RuntimeObjects:
         except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
             if container.kind != Kind.CAPSULE:
                 raise
-            raise type(exc)(f"{exc} {SANDBOX_IMAGE}") from exc
+            raise type(exc)(SANDBOX_IMAGE.format(name)) from exc
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):

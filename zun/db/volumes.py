@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of the named volumes of projects. The files of a volume are at the runtime of its host."""
 
+import contextlib
 from collections.abc import Collection
-from typing import Unpack
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -78,6 +79,35 @@ def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnEleme
     return [] if all_projects else [table.c.project_id == context.project_id]
 
 
+def _mounting(project_ids: Collection[str]) -> sa.Select[Any]:
+    """Return the query of the containers and capsules of the projects that mount something."""
+    columns = (_containers.c.uuid, _containers.c.name, _containers.c.project_id, _containers.c.mounts)
+    return sa.select(*columns).where(
+        _containers.c.project_id.in_(project_ids),
+        _containers.c.mounts.is_not(None),
+        _containers.c.capsule_uuid.is_(None),
+        _containers.c.kind != Kind.LEFTOVER,  # its host removes nothing that the runtime still mounts
+    )
+
+
+def mounted(project_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Return the project and the name of each volume that a container of the projects mounts.
+
+    A container whose mounts cannot be read counts for none; ``begin_to_delete`` names it.
+    """
+    found: set[tuple[str, str]] = set()
+    if not project_ids:
+        return found
+    with session.reader() as connection:
+        for user in session.rows(connection, _mounting(project_ids)):
+            with (
+                contextlib.suppress(exceptions.RowUnreadable),
+                models.readable(_containers.c.mounts, user["uuid"], "Delete that container."),
+            ):
+                found |= {(user["project_id"], name) for name in volume_names(mounts_of(user))}
+    return found
+
+
 @session.retry
 def begin_to_delete(uuid: str) -> None:
     """Mark the volume for removal by its host. Raises VolumeNotFound, and Conflict while a container mounts the volume.
@@ -87,13 +117,7 @@ def begin_to_delete(uuid: str) -> None:
     with session.writer() as connection:
         # Locked first, like in ``hold``: no claim takes the volume at the same time.
         row = session.locked(connection, table, uuid, exceptions.VolumeNotFound(volume=uuid))
-        mounting = sa.select(_containers.c.uuid, _containers.c.name, _containers.c.mounts).where(
-            _containers.c.project_id == row["project_id"],
-            _containers.c.mounts.is_not(None),
-            _containers.c.capsule_uuid.is_(None),
-            _containers.c.kind != Kind.LEFTOVER,  # its host removes nothing that the runtime still mounts
-        )
-        for user in session.rows(connection, mounting):
+        for user in session.rows(connection, _mounting([row["project_id"]])):
             with models.readable(_containers.c.mounts, user["uuid"], "Delete that container."):
                 names = volume_names(mounts_of(user))
             if row["name"] in names:

@@ -134,6 +134,13 @@ _TEMPLATE = Schema(
 )
 
 
+_OF_KUBERNETES = (
+    "it is a manifest of Kubernetes. A capsule has 'kind: capsule' and no apiVersion; 'resources: {requests: {cpu: 1, "
+    "memory: 512}}' in MiB, without limits; 'env' as an object; volumes that are local, volume or cinder; no probes "
+    "and no security contexts"
+)
+
+
 def _template(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
@@ -142,6 +149,8 @@ def _template(value: Any) -> dict[str, Any]:
             raise ValueError(f"it is a text and {exc}") from None
         if not isinstance(value, dict):
             raise ValueError("it is not an object")
+    if "apiVersion" in value or value.get("kind") in ("Pod", "Deployment", "StatefulSet", "DaemonSet", "Job", "List"):
+        raise ValueError(_OF_KUBERNETES)
     return _TEMPLATE(value)
 
 

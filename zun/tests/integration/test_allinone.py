@@ -6,7 +6,6 @@ import pathlib
 import socket
 import uuid
 
-import docker
 import pytest
 
 from zun.tests.fixtures import wait_for
@@ -19,7 +18,7 @@ DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
 
 
 @pytest.fixture
-def allinone(on_docker):
+def allinone(on_docker, engine):
     """The all-in-one, running, as ``allinone.api`` and ``allinone.client``; every container is removed at the end."""
     made = on_docker(docker={"execute_timeout": 60})
     made.api, made.client = Api(made.url), Client(made.url)
@@ -29,8 +28,7 @@ def allinone(on_docker):
         made.start()
     made.api.delete_all()
     made.stop()
-    left = docker.from_env().containers.list(all=True, filters={"label": f"zun.host={made.host}"})
-    assert left == []
+    assert engine.containers(all=True, filters={"label": f"zun.host={made.host}"}) == []
 
 
 def allowed(engine, container_uuid):

@@ -42,12 +42,13 @@ class Volumes:
         rows = db.page(call.context, all_projects=everywhere, **page.place)
         carried, uuids = all_projects.carried(everywhere), [row["uuid"] for row in rows]
         following = page.next_link(call.base_url, views.NOUN, uuids, carried)
-        return Answer({"volumes": [self._shown(row, call) for row in rows], "next": following})
+        return Answer({"volumes": self._shown(rows, call), "next": following})
 
     def show(self, call: Call) -> Answer:
         row = self._found(call)
         call.access.require("volume:get", row)
-        return Answer(self._shown(row, call))
+        (shown,) = self._shown([row], call)
+        return Answer(shown)
 
     def delete(self, call: Call) -> Answer:
         row = self._found(call)
@@ -68,6 +69,14 @@ class Volumes:
         return {**db.find(call.context, call.parameters["volume"]), "user_id": None}
 
     @staticmethod
-    def _shown(row: Mapping[str, Any], call: Call) -> views.Volume:
-        target = {"project_id": row["project_id"], "user_id": None}
-        return views.show(row, call.base_url, host=call.access.allows("volume:get:host", target))
+    def _shown(rows: Sequence[Mapping[str, Any]], call: Call) -> list[views.Volume]:
+        mounted = db.mounted({row["project_id"] for row in rows})
+        return [
+            views.show(
+                row,
+                call.base_url,
+                host=call.access.allows("volume:get:host", {"project_id": row["project_id"], "user_id": None}),
+                mounted=(row["project_id"], row["name"]) in mounted,
+            )
+            for row in rows
+        ]

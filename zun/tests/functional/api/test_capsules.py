@@ -405,3 +405,20 @@ def test_the_example_of_the_guide_is_a_capsule(api):
 def test_a_wrong_size_is_told_in_words(api, size, said):
     reply = api.post(PATH, spec({"image": "demo", "resources": {"requests": size}}))
     assert reply.status == 400 and said in reply.error["detail"]
+
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {"containers": [{"name": "web", "image": "nginx", "resources": {"limits": {"memory": "128Mi"}}}]},
+}
+
+
+@pytest.mark.parametrize("template", [POD, {**POD, "kind": "Deployment"}, {**POD, "kind": "capsule"}])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_manifest_of_kubernetes_is_told_what_differs(api, template, as_text):
+    reply = api.post(PATH, {"template": json.dumps(template) if as_text else template})
+    assert reply.refusal == (400, "schema-validation-error")
+    for said in ("template: it is a manifest of Kubernetes", "kind: capsule", "requests: {cpu: 1, memory: 512}"):
+        assert said in reply.error["detail"]

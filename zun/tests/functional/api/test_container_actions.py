@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-actions: in which status, with which arguments, and what the host is told."""
 
+import urllib.parse
+
 import pytest
 import sqlalchemy as sa
 
@@ -397,3 +399,11 @@ def test_rebuild_by_a_driver_that_is_none(api, placed, compute, driver):
     assert f"image_driver: '{driver}' is none of docker" in reply.error["detail"]
     assert (db.get(container.uuid)["status"], db.get(container.uuid)["image"]) == ("Running", "zun-demo")
     assert compute.sent == []
+
+
+@pytest.mark.parametrize("command", ['"sh" "-c" "echo "it\'s""', "sh -c 'open"])
+def test_lost_quotes_name_the_client_as_the_cause(api, placed, host_up, command):
+    """The first as ``zun exec web sh -c`` sends an echo of a quoted ``it's``."""
+    reply = api.post(f"/v1/containers/{placed().uuid}/execute?command={urllib.parse.quote(command)}")
+    assert reply.refusal == (400, "invalid-value")
+    assert "zun exec" in reply.error["detail"] and "quotes" in reply.error["detail"]

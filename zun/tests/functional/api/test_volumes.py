@@ -72,8 +72,10 @@ def test_a_volume_that_is_mounted_is_kept(api, placed, compute):
     user = placed("Stopped", mounts=DATA, name="web")
     reply = api.delete("/v1/volumes/data")
     assert reply.status == 409 and f"mounted by web ({user.uuid})" in reply.error["detail"]
-    assert api.get("/v1/volumes/data").json["status"] == "Available"
-    assert compute.sent == []
+    held_volume("demo", "free")
+    assert api.get("/v1/volumes/data").json["status"] == "In-use"
+    listed = {each["name"]: each["status"] for each in api.get("/v1/volumes").json["volumes"]}
+    assert (listed, compute.sent) == ({"data": "In-use", "free": "Available"}, [])
 
 
 @pytest.mark.usefixtures("host_row", "host_up")
