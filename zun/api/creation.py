@@ -11,6 +11,7 @@ from zun.api.microversion import Version, v1
 from zun.api.mounts import mounts
 from zun.api.numa import placement
 from zun.api.parsing import whole_number
+from zun.api.schemas import scalars
 from zun.api.schemas.containers import CREATE_GATES
 from zun.api.settings import Settings
 from zun.common import exceptions
@@ -160,8 +161,10 @@ def _ports(given: Mapping[str, Any]) -> dict[str, int]:
     ports = {}
     for key in exposed:
         number, slash, protocol = key.partition("/")
-        if slash and protocol not in ("tcp", "udp"):
-            raise exceptions.InvalidValue(f"exposed_ports: the protocol of '{key[:64]}' is neither tcp nor udp.")
+        if slash and protocol not in scalars.PROTOCOLS:
+            raise exceptions.InvalidValue(
+                f"exposed_ports: the protocol of '{key[:64]}' must be one of {', '.join(scalars.PROTOCOLS)}."
+            )
         port = whole_number(number, 5)
         if port is None or not 1 <= port <= 65535:
             raise exceptions.InvalidValue(f"exposed_ports: '{key[:64]}' has no port from 1 to 65535.")

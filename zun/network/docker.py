@@ -6,6 +6,7 @@ Docker isolates bridges from one another; ``zun.network.firewall`` keeps their c
 """
 
 import contextlib
+import errno
 import hashlib
 import ipaddress
 import logging
@@ -227,8 +228,7 @@ class DockerNetworks(OnEngine):
 
     def is_free(self, host_ip: str, host_port: int, protocol: str) -> bool:
         family = socket.AF_INET6 if ":" in host_ip else socket.AF_INET
-        kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
-        with socket.socket(family, kind) as tried:
+        with _socket(family, protocol) as tried:
             if protocol != "udp":  # ignore connections in TIME_WAIT
                 tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -347,6 +347,23 @@ class DockerNetworks(OnEngine):
         except docker_errors.NotFound:
             return None
         return found
+
+
+def _socket(family: int, protocol: str) -> socket.socket:
+    """Return a socket of ``tcp``, ``udp`` or ``sctp``. Raise Conflict if the kernel does not know the protocol."""
+    if protocol == "sctp":
+        kind, number = socket.SOCK_STREAM, socket.IPPROTO_SCTP
+    else:
+        kind, number = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM, 0
+    try:
+        return socket.socket(family, kind, number)
+    except OSError as exc:
+        if exc.errno not in (errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT):
+            raise
+        raise exceptions.Conflict(
+            f"The kernel of the container's host has no {protocol.upper()}, so its port cannot be published. Load the "
+            f"module there (modprobe {protocol}), or expose another port."
+        ) from exc
 
 
 def bridge_name(network_uuid: str) -> str:

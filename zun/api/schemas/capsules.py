@@ -49,7 +49,7 @@ _CONTAINER = {
                     },
                     "hostPort": {},
                     "name": {},
-                    "protocol": {"enum": ["TCP", "UDP"]},
+                    "protocol": {"enum": [name.upper() for name in scalars.PROTOCOLS]},
                 },
                 "required": ["containerPort"],
                 "additionalProperties": False,

@@ -179,13 +179,30 @@ def driver(names: Iterable[str]) -> Field:
     return Field({"enum": [*names, None, "None"]}, lambda value: None if value == "None" else value)
 
 
+PROTOCOLS = ("tcp", "udp", "sctp")
+"""Protocols of exposed ports."""
+
+
 def _signals() -> dict[str, str]:
-    """Return the signals' names by every accepted spelling."""
+    """Return the signals' names by every accepted spelling.
+
+    A real-time signal is counted from either end: 37 is ``SIGRTMIN+3`` and ``SIGRTMAX-27``. Docker knows the names up
+    to ``SIGRTMIN+15`` and from ``SIGRTMAX-14``. The numbers 32 and 33 belong to the C library (signal(7)).
+    """
     spellings: dict[str, str] = {}
+
+    def add(name: str, *texts: str) -> None:
+        for text in texts:
+            for each in (text, text.removeprefix("SIG")):
+                spellings.setdefault(each, name)
+                spellings.setdefault(each.lower(), name)
+
     for name, number in signal.Signals.__members__.items():
-        for text in (name, name.removeprefix("SIG"), str(int(number))):
-            spellings.setdefault(text, name)
-            spellings.setdefault(text.lower(), name)
+        add(name, name, str(int(number)))
+    first, last = int(signal.SIGRTMIN), int(signal.SIGRTMAX)
+    for number in range(first + 1, last):
+        up, down = f"SIGRTMIN+{number - first}", f"SIGRTMAX-{last - number}"
+        add(up if number - first <= 15 else down, up, down, str(number))
     return spellings
 
 

@@ -106,14 +106,15 @@ def test_networks_are_made_at_neutron(api):
 def test_exposed_ports_make_a_group(api, neutron):
     """It lets in what is exposed, and goes with the container's last port."""
     neutron.network("demo")
-    reply = create(api, exposed_ports={"80": {}, "53/udp": {}})
+    reply = create(api, exposed_ports={"80": {}, "53/udp": {}, "38412/sctp": {}})
     assert reply.status == 202
     uuid = reply.json["uuid"]
     (group,), (port,) = neutron.groups.values(), neutron.ports.values()
     assert group["name"] == port["name"] == f"zun-{uuid}" and port["security_groups"] == [group["id"]]
     assert reply.json["security_groups"] == [group["id"]]
     opened = [(rule["ethertype"], rule["protocol"], rule["port_range_min"]) for rule in neutron.rules.values()]
-    assert sorted(opened) == [("IPv4", "tcp", 80), ("IPv4", "udp", 53), ("IPv6", "tcp", 80), ("IPv6", "udp", 53)]
+    exposed = [("sctp", 38412), ("tcp", 80), ("udp", 53)]
+    assert sorted(opened) == [(family, *port) for family in ("IPv4", "IPv6") for port in exposed]
     containers.end_unplaced(uuid, "no host has room")
     assert api.delete(f"/v1/containers/{uuid}").status == 204
     assert neutron.ports == neutron.groups == neutron.rules == {}

@@ -230,6 +230,21 @@ def test_a_subnet_that_docker_uses_for_something_else(driver):
         networks.prepare(Port())
 
 
+def test_port_of_sctp_is_tried_as_sctp(driver):
+    """Many kernels load the module at the first socket; this test knows the right answer of those without it, too."""
+    try:
+        taken = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
+    except OSError:
+        with pytest.raises(exceptions.Conflict, match=r"has no SCTP.*modprobe sctp"):
+            driver().is_free("127.0.0.1", 38412, "sctp")
+        return
+    with taken:
+        taken.bind(("127.0.0.1", 0))
+        number = taken.getsockname()[1]
+        assert not driver().is_free("127.0.0.1", number, "sctp")
+    assert driver().is_free("127.0.0.1", number, "sctp")
+
+
 @pytest.mark.parametrize(("kind", "protocol"), [(socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")])
 def test_ports_that_are_free(driver, kind, protocol):
     networks = driver()

@@ -265,7 +265,7 @@ BAD = [
             ("spec.containers.0.resources.requests.memory", 64.5),
             ("spec.containers.0.ports.0.containerPort", 0),
             ("spec.containers.0.ports.0.containerPort", 65536),
-            ("spec.containers.0.ports.0.protocol", "SCTP"),
+            ("spec.containers.0.ports.0.protocol", "DCCP"),
             ("spec.containers.0.volumeMounts.0.mountPath", "data"),
             ("spec.containers.0.volumeMounts.0.readOnly", "maybe"),
             ("spec.containers.0.stdin", 1.5),
