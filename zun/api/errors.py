@@ -65,7 +65,7 @@ def translate(exc: Exception) -> exceptions.ZunError | None:
             )
         case db_exc.DBConnectionError():
             return exceptions.Unavailable("The database does not answer. Try again; tell the operator if it stays so.")
-        case exceptions.Unavailable():
+        case exceptions.Unavailable() | RoutingError():
             return exc
         case exceptions.ZunError() if exc.code < 500:
             return exc

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import errors, parsing
+from zun.api import errors, limits, parsing
 from zun.api.microversion import Version
 from zun.api.parsing import whole_number
 from zun.api.policy import Access
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.units import MIB
 
-MAX_BODY_BYTES = MIB
 JSON = "application/json"
 _PIECE = 64 * 1024
 _AMBIGUOUS = "zun.ambiguous_headers"  # key of environ
@@ -137,7 +135,11 @@ def query_arguments(query_string: str) -> dict[str, str]:
     """
     try:
         pairs = urllib.parse.parse_qsl(
-            query_string, keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=1000
+            query_string,
+            keep_blank_values=True,
+            encoding="utf-8",
+            errors="strict",
+            max_num_fields=limits.QUERY_PARAMETERS,
         )
     except ValueError:
         raise exceptions.ValidationError(
@@ -184,7 +186,7 @@ def check_length(environ: Environ) -> None:
         raise exceptions.ValidationError(detail="The Content-Length header is not a number.")
 
 
-def body_arguments(environ: Environ, limit: int = MAX_BODY_BYTES) -> Arguments:
+def body_arguments(environ: Environ, limit: int = limits.BODY_BYTES) -> Arguments:
     """Return the members of a request's JSON body; empty for no body and for ``null``, which stock clients send.
 
     Raises ValidationError if the body is no JSON object, RequestTooLarge above ``limit`` bytes, and

@@ -4,7 +4,6 @@
 import errno
 import logging
 import math
-import re
 import socket
 import sys
 import threading
@@ -15,8 +14,8 @@ import oslo_messaging
 from cheroot import server, wsgi
 from oslo_config import cfg
 
-from zun.api import app, auth, request
-from zun.cmd import program, wire
+from zun.api import app, auth, limits, request
+from zun.cmd import framing, program, wire
 from zun.common import doors, metrics
 from zun.common.tls import ServerContext
 from zun.messaging import releases, rpc
@@ -91,25 +90,27 @@ MOST_CONNECTIONS = 500  # below the 1024 descriptors that a process usually has
 REFUSALS_SECONDS = 60.0  # between two lines of the log about refused connections
 AHEAD_BYTES = 1 << 26
 """Most bytes of requests that have not arrived completely. Connections with less than a piece do not count."""
-_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(;[^\r\n]*)?\r\n")
 
 
 class _Chunks(server.ChunkedRFile):  # type: ignore[misc]
-    """A reader of a body in chunks that holds at most one piece in memory. Raises ValueError for a malformed chunk.
+    """A reader of a body in chunks that holds at most one piece in memory. Raises ValueError for a malformed chunk, and
+    for chunks that are too small.
 
     cheroot's own reader holds a whole chunk, whose size the client chooses.
     """
 
     _left = 0  # unread bytes of the current chunk
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._count = framing.ChunkCount()
+
     def _fetch(self) -> None:
         if self.closed:
             return
         if not self._left:
-            size = _CHUNK.fullmatch(self.rfile.readline(256))
-            if size is None:
-                raise ValueError("the size of a chunk is not a hexadecimal number")
-            self._left = int(size[1], 16)
+            self._left = framing.chunk_size(self.rfile.readline(256))
+            self._count.add(self._left)
             self.closed = not self._left
             if self.closed:
                 return
@@ -126,9 +127,6 @@ class _Gateway(wsgi.Gateway_10):  # type: ignore[misc]
     def get_environ(self) -> Any:
         if self.req.chunked_read:
             self.req.rfile = _Chunks(self.req.conn.rfile, 0)
-        elif self.req.rfile.remaining < 0:  # cheroot would read without end for "Content-Length: -1"
-            self.req.rfile.remaining = 0
-            self.req.close_connection = True
         environ = super().get_environ()
         request.note_header_names(environ, (name.decode("latin-1") for name in self.req.inheaders))
         return environ
@@ -240,7 +238,7 @@ class Server:
             self._server.ssl_adapter = wire.TLS(context)
         self._server.doors = doors.Doors(conf.api.connections_per_address, MOST_CONNECTIONS)
         self._server.timeout = wire.SECONDS
-        self._server.max_request_header_size = wire.MAX_HEADER_BYTES
+        self._server.max_request_header_size = limits.HEAD_BYTES
         self._server.shutdown_timeout = 5
         self._thread = threading.Thread(target=self._server.serve, name="api", daemon=True)
 

@@ -17,19 +17,17 @@ from typing import Any
 import cheroot.ssl
 from cheroot import errors, makefile, server
 
-from zun.api.request import MAX_BODY_BYTES
+from zun.api import errors as api_errors
+from zun.api import limits
+from zun.cmd import framing
 
-MAX_HEADER_BYTES = 1 << 20
-"""Most bytes of the first line and all headers. The URL may hold a command for execute. cheroot has no limit."""
-SECONDS = 10.0  # for a client to send a request, or for a thread to wait for a client, in addition to RATE
-RATE = 16 * 1024  # bytes that a client must send or receive in a second, on average
+SECONDS = limits.SECONDS
+RATE = limits.RATE
+REQUEST_SECONDS = limits.REQUEST_SECONDS
 DISCARDED_BYTES = 1 << 26  # most bytes of an unread body: many clients read the answer only after sending the body
 PIECE = 1 << 16
 _PIECES_AT_ONCE = 32  # then it is the turn of other connections
 _HEAD_END = re.compile(rb"\n\r?\n")
-_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r?\n", re.IGNORECASE)
-_CODED = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
-_EXPECT = re.compile(rb"\nexpect:[ \t]*100-continue", re.IGNORECASE)
 _NOT_HTTPS = b"This port speaks https, and the request is plain http. Use a URL that begins with https://.\n"
 
 
@@ -71,21 +69,23 @@ class Wire:
     """The socket of one connection, as the two files that cheroot reads and writes.
 
     A thread may wait SECONDS for the client. Each byte that is sent or received adds 1 / RATE of a second again, up to
-    SECONDS. At 0 seconds TimeoutError is raised. ``buffer`` has the bytes that were read ahead.
+    SECONDS. At 0 seconds, or REQUEST_SECONDS after ``restart``, TimeoutError is raised. ``buffer`` has the bytes that
+    were read ahead.
     """
 
     bytes_read = bytes_written = 0  # cheroot's statistics, which are off
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._left = SECONDS
+        self.restart()
         self.buffer = bytearray()
         self.ended = False
         self.closed = False
 
     def restart(self) -> None:
-        """Allow SECONDS again, for the next request."""
+        """Allow SECONDS and REQUEST_SECONDS again, for the next request."""
         self._left = SECONDS
+        self._end = time.monotonic() + REQUEST_SECONDS
 
     def read(self, size: int = -1) -> bytes:
         while (size < 0 or len(self.buffer) < size) and self._fill(PIECE if size < 0 else size - len(self.buffer)):
@@ -133,10 +133,11 @@ class Wire:
         return bool(data)
 
     def _paced(self, move: Any, count: Any) -> Any:
-        if self._left <= 0:
-            raise TimeoutError("timed out")
-        self._socket.settimeout(self._left)
         start = time.monotonic()
+        left = min(self._left, self._end - start)
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left)
         moved = move()
         self._left = min(SECONDS, self._left - (time.monotonic() - start) + count(moved) / RATE)
         return moved
@@ -173,7 +174,8 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
         self._since = None
         self._searched = 0
         self._wanted: int | None = None  # bytes of the head and of a small body, once the head is there
-        self._invited = False
+        self._chunks: framing.Chunks | None = None  # of a body whose length nobody names
+        self._expects = False
 
     def begin(self) -> None:
         """Prepare the connection for a thread."""
@@ -183,7 +185,7 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
     def step(self) -> Step:
         """Read the bytes that have arrived, and return the next need. OSError if the connection is broken."""
         for _ in range(_PIECES_AT_ONCE):
-            if not self._lingering and self._arrived():
+            if not self._lingering and self._has_arrived():
                 return Step.READY
             try:
                 data = self.socket.recv(PIECE)  # of TLS one whole record, so that OpenSSL keeps no rest for itself
@@ -205,7 +207,7 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             self._discarded += len(data) if self._lingering else 0
             if self._discarded > DISCARDED_BYTES:
                 return Step.GONE
-        return Step.READY if not self._lingering and self._arrived() else Step.WAIT
+        return Step.READY if not self._lingering and self._has_arrived() else Step.WAIT
 
     def refuse(self) -> None:
         """Answer 503, if the socket can send at once, and close the connection."""
@@ -252,8 +254,30 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             socket.socket.send(self.socket, head + b"Connection: close\r\n\r\n" + _NOT_HTTPS)
             self.socket.shutdown(socket.SHUT_WR)  # ends TLS, too
 
+    def _has_arrived(self) -> bool:
+        """Do as ``_arrived``, and refuse a request whose end is in doubt."""
+        try:
+            return self._arrived()
+        except api_errors.RoutingError as exc:
+            self._refuse(exc)
+            return False
+
+    def _refuse(self, error: api_errors.RoutingError) -> None:
+        """Answer with ``error``, and wait until the client has stopped: nobody knows where its next request begins."""
+        self._lingering = True
+        status, headers, body = api_errors.render(error, "")
+        lines = [f"HTTP/1.1 {status} {error.title}", *(f"{name}: {value}" for name, value in headers)]
+        head = "\r\n".join([*lines, "Connection: close", "", ""])
+        self.wire.buffer.clear()
+        with contextlib.suppress(OSError):
+            self.socket.send(head.encode("latin-1", "replace") + body)
+            self._end_tls()
+            self.socket.shutdown(socket.SHUT_WR)
+
     def _arrived(self) -> bool:
-        """Return whether the head has arrived, and the body if it is small."""
+        """Return whether the head has arrived, and the body if it is small. Raises RoutingError for a request that is
+        none.
+        """
         buffer = self.wire.buffer
         if self._wanted is None:
             if not self._searched:
@@ -262,22 +286,23 @@ class Connection(server.HTTPConnection):  # type: ignore[misc]
             end = _HEAD_END.search(buffer, max(0, self._searched - 2))
             self._searched = len(buffer)
             if end is None:
-                return len(buffer) > MAX_HEADER_BYTES
-            self._wanted = end.end() + _body_bytes(bytes(buffer[: end.end()]))
+                return len(buffer) > limits.HEAD_BYTES
+            if end.end() > limits.HEAD_BYTES:
+                return True
+            found = framing.framing(bytes(buffer[: end.end()]))
+            self._expects = found.expects
+            self._wanted = end.end()
+            if found.length is None:
+                self._chunks = framing.Chunks(end.end())
+            elif found.length <= limits.BODY_BYTES:
+                self._wanted += found.length
+        if self._chunks is not None:
+            return self._chunks.arrived(buffer, limits.BODY_BYTES)
         return len(buffer) >= self._wanted
 
     def _invite(self) -> None:
         """Send 100 Continue to a client that waits for it. cheroot sends it again, which HTTP allows."""
-        if self._wanted is None or self._invited:
-            return
-        self._invited = True
-        if _EXPECT.search(self.wire.buffer):
+        if self._expects:
+            self._expects = False
             with contextlib.suppress(OSError):
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-
-def _body_bytes(head: bytes) -> int:
-    """Return how many bytes of a request's body to read ahead: all if the length is known and small, else 0."""
-    found = None if _CODED.search(head) else _LENGTH.search(head)
-    length = int(found[1]) if found else 0
-    return length if length <= MAX_BODY_BYTES else 0

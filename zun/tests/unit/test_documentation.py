@@ -15,7 +15,7 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
-from zun.api import app, basic, capsules, errors, microversion, mounts, policy, request
+from zun.api import app, basic, capsules, errors, limits, microversion, mounts, policy
 from zun.api.controllers.v1.placement import DEFAULT_LIMIT
 from zun.api.schemas import containers as schemas
 from zun.common import exceptions, secrets
@@ -125,7 +125,7 @@ COUNTED = {"one": 1, "two": 2, "ten": 10}
         ("reference/api", r"``count``, 1 to (\d+)", schemas.COUNT.schema["maximum"]),
         ("reference/api", r"``limit`` \((\d+) unless given", DEFAULT_LIMIT),
         ("reference/api", r"unless given, (\d+) at most\)", schemas.LIMIT.schema["maximum"]),
-        ("reference/api", r"A body of more than (\d+) MiB", request.MAX_BODY_BYTES / MIB),
+        ("reference/api", r"A body of more than (\d+) MiB", limits.BODY_BYTES / MIB),
         ("reference/api", r"``logs`` and ``execute`` answer with (\d+) MiB at most", console.OUTPUT_LIMIT / MIB),
         ("user/capsules", r"it is tried (ten) times more", capsules.INIT_RETRIES),
         ("user/explain", r"At most (\d+) hosts are described", EXPLAINED_HOSTS),

@@ -15,7 +15,7 @@ import tracemalloc
 import pytest
 from prometheus_client import REGISTRY
 
-from zun.api import access_log, request
+from zun.api import access_log, limits, request
 from zun.cmd import api, wire
 from zun.messaging import rpc
 from zun.tests.fixtures import own_conf, wait_for
@@ -114,6 +114,9 @@ def exchange(address, *pieces):
     return re.findall(rb"HTTP/1.1 (\d+)", said)
 
 
+TWO = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nContent-Length: %d\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("sent", "statuses"),
     [
@@ -121,7 +124,12 @@ def exchange(address, *pieces):
         pytest.param(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", [b"200"], id="chunks"),
         pytest.param(CHUNKED + b"5\r\nhello\r\n0\r\nA: b\r\n\r\n", [b"200"], id="chunks-with-a-trailer"),
         pytest.param(CHUNKED + b"2\r\nheXX", [b"200"], id="a-broken-chunk"),
-        pytest.param(LENGTH % -1 + b"hello", [b"200"], id="a-length-below-nothing"),
+        pytest.param(LENGTH % -1 + b"hello", [b"400"], id="a-length-below-nothing"),
+        pytest.param(TWO % (0, 46) + b"x" * 46, [b"400"], id="two-lengths"),
+        pytest.param(TWO % (46, 0) + b"x" * 46, [b"400"], id="two-lengths-the-other-way"),
+        pytest.param(TWO % (5, 5) + b"hello", [b"400"], id="one-length-twice"),
+        pytest.param(CHUNKED[:-2] + b"Content-Length: 5\r\n\r\nhello", [b"400"], id="a-length-and-chunks"),
+        pytest.param(CHUNKED.replace(b"chunked", b"gzip") + b"hello", [b"501"], id="a-coding-that-is-unknown"),
     ],
 )
 def test_what_follows_a_body_that_nobody_reads_is_no_part_of_it(served, sent, statuses):
@@ -131,7 +139,7 @@ def test_what_follows_a_body_that_nobody_reads_is_no_part_of_it(served, sent, st
 
 
 def test_a_small_unread_body_keeps_the_connection(served):
-    address, most = served(answer), request.MAX_BODY_BYTES
+    address, most = served(answer), limits.BODY_BYTES
     assert exchange(address, LENGTH % most + b"x" * most + NEXT) == [b"200", b"200"]
     assert exchange(address, LENGTH % (most + 1) + b"x" * (most + 1) + NEXT) == [b"200"]
     assert exchange(address, LENGTH % 1001 + b"x" * 1000) == [b"200"]
@@ -306,6 +314,30 @@ def test_dripping_clients_take_no_threads(served, head, drop, count):
             assert status == 200 and seconds < 2
 
 
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [
+        pytest.param(CHUNKED, b"1\r\n \r\n", id="chunks-of-a-blank"),
+        pytest.param(CHUNKED + b"ffff\r\n", b" ", id="one-large-chunk"),
+        pytest.param(CHUNKED + b"8000\r\n" + b" " * 0x8000 + b"\r\n", b"1;a=b\r\n \r\n", id="after-a-start"),
+        pytest.param(CHUNKED, b"1", id="a-size-without-end"),
+        pytest.param(LENGTH % (1 << 20), b" ", id="length"),
+    ],
+)
+def test_dripping_bodies_take_no_threads(served, head, drop):
+    """Although the application reads them."""
+    address = served(echo)
+    with dripping(address, 24, head, drop):
+        for _ in range(3):
+            assert get(address)[0] == 200
+
+
+def test_chunks_that_are_too_small_are_refused(served):
+    tiny = b"1\r\n \r\n"
+    assert exchange(served(echo), CHUNKED + tiny * (limits.CHUNKS - 10) + b"0\r\n\r\n") == [b"200"]
+    assert exchange(served(echo), CHUNKED + tiny * (limits.CHUNKS + 100) + b"0\r\n\r\n") == [b"400"]
+
+
 @pytest.fixture
 def hasty(monkeypatch):
     monkeypatch.setattr(wire, "SECONDS", 1.0)
@@ -350,6 +382,20 @@ def test_an_answer_has_a_deadline_as_a_whole(served, hasty):
         while not ended.wait(0.25):
             client.recv(64)
             assert time.monotonic() < deadline
+
+
+def test_an_upload_ends_at_its_latest_time(served, monkeypatch):
+    """Although the client keeps the rate."""
+    monkeypatch.setattr(wire, "REQUEST_SECONDS", 1.0)
+    address, pause = served(echo), threading.Event()
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(LENGTH % (1 << 30))
+        with pytest.raises(OSError):
+            for _ in range(200):
+                client.sendall(bytes(1 << 16))
+                pause.wait(0.1)
+                if closed(client):
+                    raise ConnectionError
 
 
 @pytest.mark.parametrize("head", [LENGTH % (1 << 20), LENGTH % (1 << 22), CHUNKED + b"%x\r\n" % (1 << 22)])
