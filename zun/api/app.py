@@ -29,6 +29,7 @@ from zun.api import (
     policy,
     request,
     routes,
+    transfers,
 )
 from zun.api.auth import WsgiApp
 from zun.api.cinder import CinderVolumes, NoCinder
@@ -63,6 +64,7 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         router,
         policy.Policy(policy.enforcer(conf)),
         lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
+        transfers.waits(settings.waiting_requests),
     )
     app = pecan.Pecan(
         controller,

@@ -70,7 +70,7 @@ def document(
 
 _ALWAYS = frozenset({400, 403, 404, 406, 503})
 _WITH_BODY = frozenset({409, 413, 415})
-_ERRORS = _ALWAYS | _WITH_BODY | {401}
+_ERRORS = _ALWAYS | _WITH_BODY | {401, 429}
 
 
 def _by_operation(rules: Iterable[oslo_policy.RuleDefault]) -> dict[tuple[str, str], list[oslo_policy.RuleDefault]]:
@@ -181,6 +181,8 @@ def _responses(route: Route, shapes: Shapes, *, secured: bool, takes_body: bool)
         statuses.add(409)
     if takes_body:
         statuses |= _WITH_BODY
+    if route.waits:
+        statuses.add(429)
     failures = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(statuses)}
     return {str(route.status): success, **failures}
 

@@ -48,6 +48,7 @@ class Route:
     until: Version = microversion.MAX
     json_only: bool = False
     streams: bool = False  # the handler reads the body itself
+    waits: bool = False  # a thread waits for the answer of a host or a scheduler
     query: Schema | None = None
     body: Schema | Mapping[Version, Schema] | None = None
     arguments: Schema | None = None

@@ -86,7 +86,8 @@ class Settings:
     ``quota`` has the default limits of a project by resource. ``cipher`` encrypts the passwords of registries. Networks
     get their subnets from ``subnet_pool``. ``sandbox_*`` describe the sandbox of a capsule. ``unique_names`` is the
     scope in which a container's name must be unique. ``archive_transfers`` is the number of archives of one project
-    that this process transfers at the same time. ``device_aliases`` are the names by which containers ask for devices.
+    that this process transfers at the same time, and ``waiting_requests`` of its requests that wait for hosts.
+    ``device_aliases`` are the names by which containers ask for devices.
     ``neutron``: containers join the networks of Neutron. ``cinder``: they mount volumes of Cinder.
     """
 
@@ -108,6 +109,7 @@ class Settings:
     sandbox_command: tuple[str, ...]
     unique_names: Scope | None
     archive_transfers: int
+    waiting_requests: int
     device_aliases: Aliases
     neutron: bool = False
     cinder: bool = False
@@ -133,6 +135,7 @@ class Settings:
             sandbox_command=tuple(conf.capsule.sandbox_command),
             unique_names=Scope(scope) if (scope := conf.compute.unique_container_name_scope) else None,
             archive_transfers=conf.api.archive_transfers,
+            waiting_requests=conf.api.waiting_requests,
             neutron=conf.network.driver == "neutron",
             cinder=conf.cinder.enabled,
             device_aliases=aliases,

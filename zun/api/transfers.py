@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the archives of one project that are on their way at the same time in this process."""
+"""Limit what one project does at the same time in this process: archives on their way, requests that wait."""
 
 import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from zun.api import errors
 from zun.common import exceptions
 
 
-class Transfers:
-    """Threads may share it. ``limit`` is for each project; -1 is none."""
+class AtOnce:
+    """Count by project. Threads may share it. ``limit`` is for each project; -1 is none.
 
-    def __init__(self, limit: int) -> None:
+    ``refusal`` returns the error for one more, from the project, the limit and the number in use.
+    """
+
+    def __init__(self, limit: int, refusal: Callable[[str, int, int], Exception]) -> None:
         self._limit = limit
+        self._refusal = refusal
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
 
@@ -21,8 +26,7 @@ class Transfers:
         with self._lock:
             running = self._running[project_id]
             if 0 <= self._limit <= running:
-                over = f"archives: limit {self._limit} at the same time, in use {running}, asked for 1 more"
-                raise exceptions.OverQuota(project=project_id, over=over)
+                raise self._refusal(project_id, self._limit, running)
             self._running[project_id] += 1
 
     def _end(self, project_id: str) -> None:
@@ -33,7 +37,7 @@ class Transfers:
 
     @contextlib.contextmanager
     def one(self, project_id: str) -> Iterator[None]:
-        """Count one more until the work inside is done. Raises OverQuota."""
+        """Count one more until the work inside is done. Raises the refusal."""
         self._begin(project_id)
         try:
             yield
@@ -43,7 +47,7 @@ class Transfers:
     def counted(self, project_id: str, begin: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
         """Return the pieces of ``begin()``, counted as a transfer from before that call until they end or are closed.
 
-        Raises OverQuota.
+        Raises the refusal.
         """
 
         def whole() -> Iterator[bytes]:
@@ -55,3 +59,31 @@ class Transfers:
         made = whole()
         next(made)  # begun, so that it ends however it is left, even before anybody wants a piece
         return made
+
+
+def archives(limit: int) -> AtOnce:
+    """Return the count of archives. The refusal is OverQuota."""
+
+    def refusal(project_id: str, limit: int, running: int) -> Exception:
+        over = f"archives: limit {limit} at the same time, in use {running}, asked for 1 more"
+        return exceptions.OverQuota(project=project_id, over=over)
+
+    return AtOnce(limit, refusal)
+
+
+class TooManyWait(errors.RoutingError):
+    """A project's requests hold all the threads that one project may have while they wait."""
+
+    code = 429
+
+    def __init__(self, limit: int) -> None:
+        message = (
+            f"{limit} requests of this project wait for the answers of hosts already, which is the most in one process "
+            "at a time. Send this request again when one of them is answered. See [api] waiting_requests."
+        )
+        super().__init__(message, headers=[("Retry-After", "1")])
+
+
+def waits(limit: int) -> AtOnce:
+    """Return the count of requests that wait for a host or a scheduler. The refusal is TooManyWait."""
+    return AtOnce(limit, lambda project_id, limit, running: TooManyWait(limit))

@@ -224,6 +224,13 @@ class Server:
 
     def __init__(self, conf: cfg.ConfigOpts, application: Any) -> None:
         check_noauth(conf)
+        if not 0 <= conf.api.waiting_requests < conf.api.workers:
+            LOG.warning(
+                "[api] waiting_requests = %d is not below workers = %d: requests of one project that wait for hosts "
+                "can hold all threads",
+                conf.api.waiting_requests,
+                conf.api.workers,
+            )
         address = (conf.api.host_ip, conf.api.port)
         self._server = _Server(
             address,

@@ -84,6 +84,15 @@ OPTS = [
         "time for one project. A further request is answered with 403. -1: no limit.",
     ),
     bounded.IntOpt(
+        "waiting_requests",
+        min=-1,
+        default=8,
+        help="Largest number of requests of one project that wait at the same time, in one zun-api process, for the "
+        "answer of a host or of a scheduler, or for the bytes of an archive. A further request is answered with 429. "
+        "Each holds a thread: keep it below workers, or below the threads of the WSGI server, so that one project "
+        "leaves threads to the others. -1: no limit.",
+    ),
+    bounded.IntOpt(
         "rpc_timeout",
         min=1,
         default=75,

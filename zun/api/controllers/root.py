@@ -5,9 +5,11 @@ pecan's own dispatch by attribute is not used: it would answer paths that only l
 ``?_method=DELETE`` change the verb, and read the arguments by other rules than the API's.
 """
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,17 +18,27 @@ import pecan
 from zun.api import audit, client_address, errors, microversion, request
 from zun.api.microversion import Version
 from zun.api.policy import Access, Policy
-from zun.api.routes import NOTHING, Answer, Router
+from zun.api.routes import NOTHING, Answer, Route, Router
+from zun.api.transfers import AtOnce
 from zun.api.views import versions
 from zun.common import exceptions
 
 
 class Root:
-    """Answers requests from ``router``'s table. ``describe`` returns the OpenAPI document of a version."""
+    """Answers requests from ``router``'s table. ``describe`` returns the OpenAPI document of a version. ``waits``
+    counts the requests that wait for others.
+    """
 
-    def __init__(self, router: Router, policy: Policy, describe: Callable[[Version], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        policy: Policy,
+        describe: Callable[[Version], Mapping[str, Any]],
+        waits: AtOnce,
+    ) -> None:
         self._router = router
         self._policy = policy
+        self._waits = waits
         self._describe = functools.lru_cache(maxsize=4)(lambda version: (_rendered(describe(version)),))
 
     @pecan.expose()
@@ -77,7 +89,7 @@ class Root:
             client_address=client_address.of(environ),
         )
         try:
-            answer = route.handler(call)
+            answer = self._waited(route, call) if route.waits else route.handler(call)
         finally:
             environ[audit.TARGET] = access.target
         response.status_int = route.status
@@ -86,10 +98,39 @@ class Root:
             response.headers["Location"] = f"{base_url}/v1/{route.path}/{answer.created}"
         return answer
 
+    def _waited(self, route: Route, call: request.Call) -> Answer:
+        """Return the handler's answer. The request counts among those that wait until the answer has its last byte."""
+        with contextlib.ExitStack() as counted:
+            counted.enter_context(self._waits.one(call.context.project_id or ""))
+            answer = route.handler(call)
+            if isinstance(answer.body, Iterator):
+                return replace(answer, body=_Pieces(answer.body, counted.pop_all()))
+        return answer
+
     def _description(self, environ: dict[str, Any]) -> Answer:
         """Return the OpenAPI document of the version that the query names, else of the newest version."""
         wanted = request.query_arguments(environ.get("QUERY_STRING", "")).get("version", "latest")
         return Answer(self._describe(microversion.negotiate(f"{microversion.SERVICE} {wanted}")))
+
+
+class _Pieces(Iterator[bytes]):
+    """The pieces of an answer. ``then`` is closed behind the last one, or with the answer."""
+
+    def __init__(self, pieces: Iterator[bytes], then: contextlib.ExitStack) -> None:
+        self._pieces = pieces
+        self._then = then
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._pieces)
+        except BaseException:
+            self._then.close()
+            raise
+
+    def close(self) -> None:
+        """Close the pieces, as a WSGI server does when the client has gone."""
+        with self._then:
+            getattr(self._pieces, "close", lambda: None)()
 
 
 def _rendered(body: Any) -> bytes:

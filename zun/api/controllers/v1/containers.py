@@ -66,7 +66,7 @@ class Containers:
                 status=202,
             ),
             Route("GET", item, self.show, query=all_projects.OF_ONE, returns=views.Container),
-            Route("PATCH", item, self.update, arguments=self._update_schema, returns=views.Container),
+            Route("PATCH", item, self.update, waits=True, arguments=self._update_schema, returns=views.Container),
             Route("DELETE", item, self.delete, query=schemas.DELETE_QUERY, returns=NOTHING, status=204),
             *self._sub_actions.routes(),
         )

@@ -35,6 +35,7 @@ class Hosts:
                 "hosts/{host}/audit",
                 self.audit,
                 since=microversion.PLACEMENT,
+                waits=True,
                 arguments=schemas.AUDIT,
                 returns=views.Audit,
             ),

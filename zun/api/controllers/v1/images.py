@@ -37,7 +37,14 @@ class Images:
             Route("GET", "images/{uuid}", self.show, returns=views.Image),
             Route("DELETE", "images/{uuid}", self.delete, returns=None),
             *(
-                Route("GET", f"images/{name}/search", self.search, query=self._search_schema, returns=views.Found)
+                Route(
+                    "GET",
+                    f"images/{name}/search",
+                    self.search,
+                    waits=True,
+                    query=self._search_schema,
+                    returns=views.Found,
+                )
                 for name in ("{name}", "{owner}/{name}")
             ),
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import archives, creation, image_properties, images, microversion, networks
+from zun.api import archives, creation, image_properties, images, microversion, networks, transfers
 from zun.api.controllers.v1 import one_container
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.one_container import Given
@@ -15,7 +15,6 @@ from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import Schema
 from zun.api.schemas import containers as schemas
-from zun.api.transfers import Transfers
 from zun.api.views import containers as views
 from zun.api.views import placement as placement_views
 from zun.common import exceptions, states
@@ -66,7 +65,7 @@ class SubActions:
         self._images = dependencies.images
         self._networks = dependencies.networks
         self._update_schema = schemas.update(dependencies.settings)
-        self._transfers = Transfers(dependencies.settings.archive_transfers)
+        self._transfers = transfers.archives(dependencies.settings.archive_transfers)
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -77,6 +76,7 @@ class SubActions:
                 action.since,
                 action.until,
                 streams=action.streams,
+                waits=action.waits,
                 query=None if action.body is None else action.schema,
                 body=action.body,
                 arguments=action.schema if action.body is None else None,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.api.transfers import Transfers
+from zun.api import transfers as limited
 from zun.common import exceptions
 from zun.tests.unit.db.rows import together
 
@@ -15,20 +15,20 @@ def is_full(transfers, project="demo"):
 
 
 def test_a_project_has_no_more_than_the_limit():
-    transfers = Transfers(2)
+    transfers = limited.archives(2)
     with transfers.one("demo"), transfers.one("demo"):
         assert is_full(transfers) and not is_full(transfers, "other")
     assert not is_full(transfers)
 
 
 def test_without_a_limit_nobody_is_refused():
-    transfers = Transfers(-1)
+    transfers = limited.archives(-1)
     with transfers.one("demo"):
         assert not is_full(transfers)
 
 
 def test_pieces_count_until_they_are_used_up():
-    transfers = Transfers(1)
+    transfers = limited.archives(1)
     pieces = transfers.counted("demo", lambda: [b"a", b"b"])
     assert is_full(transfers)
     assert b"".join(pieces) == b"ab"
@@ -37,7 +37,7 @@ def test_pieces_count_until_they_are_used_up():
 
 @pytest.mark.parametrize("taken", [0, 1])
 def test_pieces_that_nobody_wants_count_until_closed(taken):
-    transfers = Transfers(1)
+    transfers = limited.archives(1)
     pieces = transfers.counted("demo", lambda: [b"a", b"b"])
     for _ in range(taken):
         next(pieces)
@@ -46,7 +46,7 @@ def test_pieces_that_nobody_wants_count_until_closed(taken):
 
 
 def test_a_transfer_that_fails_to_begin_counts_no_more():
-    transfers = Transfers(1)
+    transfers = limited.archives(1)
 
     def fail():
         raise exceptions.Conflict("it stopped")
@@ -57,6 +57,17 @@ def test_a_transfer_that_fails_to_begin_counts_no_more():
 
 
 def test_transfers_that_begin_at_once_stop_at_the_limit():
-    transfers = Transfers(3)
+    transfers = limited.archives(3)
     begun = together(8, lambda _number: transfers.counted("demo", lambda: [b"a"]))
     assert sum(isinstance(each, exceptions.OverQuota) for each in begun) == 5
+
+
+def test_requests_that_wait_are_told_to_come_again():
+    waits = limited.waits(1)
+    with (
+        waits.one("demo"),
+        pytest.raises(limited.TooManyWait, match="1 requests of this project") as refused,
+        waits.one("demo"),
+    ):
+        pass
+    assert (refused.value.code, refused.value.headers) == (429, [("Retry-After", "1")])
