@@ -6,7 +6,6 @@ loopback address. The operator can configure each of them.
 """
 
 import contextlib
-import os
 
 from zun.cmd import api, compute, program, wsproxy
 from zun.common import metrics, secrets
@@ -26,7 +25,7 @@ def main() -> None:
     )
     api.check_noauth(conf)
     try:
-        os.makedirs(conf.state_path, mode=0o700, exist_ok=True)
+        program.make_state_folder(conf.state_path)
         secrets.make_key_file(conf.auth_encryption_key_file)
     except OSError as exc:
         raise SystemExit(

@@ -104,6 +104,18 @@ def configure(program: str, argv: Sequence[str] | None = None, **defaults: Any) 
     return conf
 
 
+def make_state_folder(path: str) -> None:
+    """Make the folder of ``state_path``, closed to other users. Warn of one that is there already and is open."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if os.stat(path).st_mode & 0o077:
+        LOG.warning(
+            "[DEFAULT] state_path = %s can be entered by other users of this machine. The files in it are closed to "
+            "them; close the folder too: chmod 700 %s",
+            path,
+            path,
+        )
+
+
 def open_database(conf: cfg.ConfigOpts) -> None:
     """Connect to the database, waiting for a server that is not up yet. Stop the program if it cannot connect."""
     database = conf.database

@@ -23,6 +23,7 @@ import datetime
 import functools
 import itertools
 import logging
+import os
 import pathlib
 import re
 import threading
@@ -394,10 +395,28 @@ def _reach(server: sa.Engine) -> None:
         time.sleep(SERVER_WAIT_SECONDS)
 
 
+def _make_private(path: pathlib.Path) -> None:
+    """Make the file of an SQLite database, if there is none, and close it to other users: the environment of every
+    container is in it. SQLite gives ``-wal`` and ``-shm`` the mode of the file when it makes them.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for each in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))):
+        try:
+            # Without opening the file: closing it again would drop the locks that this process has on it.
+            if each.stat().st_mode & 0o077:
+                each.chmod(0o600)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            LOG.warning("%s is open to other users of this machine. Its owner can close it: chmod 600 %s", each, each)
+
+
 def _sqlite(url: sa.URL) -> _Engines:
     if url.database in (None, "", ":memory:"):
         raise ValueError("an SQLite database must be a file, its connections would each see another one in memory")
-    pathlib.Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+    _make_private(pathlib.Path(str(url.database)))
 
     def make(pool_size: int, begin: str) -> sa.Engine:
         made = sa.create_engine(

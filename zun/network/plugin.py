@@ -178,7 +178,8 @@ class Wires:
                     file.unlink(missing_ok=True)
             file = self._file(endpoint)
             written = file.with_suffix(".new")
-            written.write_text(wiring.to_json())
+            with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as new:
+                new.write(wiring.to_json())
             os.replace(written, file)
 
     def _drop(self, file: pathlib.Path) -> None:

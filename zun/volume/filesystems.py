@@ -107,6 +107,7 @@ def mount(device: str, target: Path, kind: str, *, read_only: bool) -> None:
     """Mount the device at ``target``, which is made."""
     file = stat.S_ISREG(os.stat(device).st_mode)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.parent.chmod(0o700)  # the mounted file system has a mode of its own
     target.mkdir(mode=0o700, exist_ok=True)
     run("mount", "-t", kind, "-o", options(kind, read_only=read_only, file=file), device, str(target))
 

@@ -6,6 +6,7 @@ runtime refuses to start the container. Otherwise the container would write to t
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class LocalDriver:
         unfinished = place / "image.new"
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._root.chmod(0o700)
-        with unfinished.open("wb") as image:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as image:
             image.truncate(size)
         # -m 0: no blocks reserved for root. The file is sparse: blocks take disk when they are written.
         run("mkfs.ext4", "-q", "-F", "-m", "0", str(unfinished))

@@ -187,3 +187,17 @@ try:
 except ZeroDivisionError:
     logging.getLogger("zun.test").exception("Claimed")
 """
+
+
+def test_a_new_state_folder_is_closed_to_other_users(tmp_path, caplog):
+    program.make_state_folder(f"{tmp_path}/a/zun")
+    assert (tmp_path / "a/zun").stat().st_mode & 0o777 == 0o700
+    assert not caplog.records
+
+
+def test_an_open_state_folder_is_told(tmp_path, caplog):
+    """It is the operator's: something else may be in it."""
+    tmp_path.chmod(0o755)
+    program.make_state_folder(str(tmp_path))
+    assert f"chmod 700 {tmp_path}" in caplog.text
+    assert tmp_path.stat().st_mode & 0o777 == 0o755

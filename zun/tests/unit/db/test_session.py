@@ -166,6 +166,34 @@ def test_sqlite_is_in_wal_mode_and_keeps_its_file(sqlite):
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
+def modes(path):
+    """The modes of the three files of a database in use."""
+    with session.writer() as connection:
+        add(connection, uuidutils.generate_uuid())
+    return {each.name: each.stat().st_mode & 0o777 for each in path.glob("zun.sqlite*")}
+
+
+CLOSED = {"zun.sqlite": 0o600, "zun.sqlite-wal": 0o600, "zun.sqlite-shm": 0o600}
+
+
+def test_only_the_owner_reads_the_files_of_sqlite(sqlite, tmp_path):
+    assert modes(tmp_path) == CLOSED
+
+
+def test_open_files_of_an_earlier_release_are_closed(sqlite, tmp_path):
+    modes(tmp_path)
+    for each in tmp_path.glob("zun.sqlite*"):
+        each.chmod(0o644)
+    session.configure(f"sqlite:///{sqlite}")
+    assert modes(tmp_path) == CLOSED
+
+
+def test_the_folder_of_a_new_database_is_closed(tmp_path):
+    session.configure(f"sqlite:///{tmp_path}/new/zun.sqlite")
+    session.dispose()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_a_database_in_memory_is_refused(url):
     with pytest.raises(ValueError, match="must be a file"):
