@@ -13,22 +13,27 @@ import base64
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from zun.api import limits
 from zun.common import exceptions
 
 PIECE = 1 << 18  # bytes of an archive that are sent on together
-_LONGEST = 4096  # characters of a name or a path
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
-_CODE = re.compile("[0-9a-fA-F]{4}")
-_SPACE = " \t\r\n"
-_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_OTHER = re.compile(r"[^ \t\r\n]")  # than what may stand between two tokens
+_HEX = "[0-9a-fA-F]"
+#: Escapes in a row, which the standard library reads together. Both halves of a surrogate pair, or none.
+_ESCAPES = re.compile(
+    rf'(?:\\(?:["\\/bfnrt]|u(?:[0-9a-ceA-CEfF]{_HEX}{{3}}'
+    rf"|[dD](?:[0-7]{_HEX}{{2}}|[89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}))))+"
+)
+_LONGEST_ESCAPE = len(r"\ud800\udc00")
 
 
 def check_path(path: str) -> str:
     """Raises InvalidValue for a path that no container has, or that is written to lead elsewhere than it says."""
-    if not path.startswith("/") or ".." in path.split("/") or "\0" in path or len(path) > _LONGEST:
+    if not path.startswith("/") or ".." in path.split("/") or "\0" in path or len(path) > limits.PATH:
         raise exceptions.InvalidValue(
             f"path: '{path[:64]}' is no path from the root of the container (/DIRECTORY/...), without '..'."
         )
@@ -62,13 +67,15 @@ def _as_text(pieces: Iterable[bytes]) -> Iterator[bytes]:
 class Body:
     """A JSON object whose members are texts, read as it comes. Raises ValidationError where it is none.
 
-    ``members`` are those before ``data``; they are there from the start. ``data()`` gives the text of that member in
-    parts and then reads to the end of the body.
+    ``members`` are those of ``names`` that stand before ``data``; they are there from the start. ``data()`` gives the
+    text of that member in parts and then reads to the end of the body. Raises SchemaValidationError for other members,
+    and for one that is given twice.
     """
 
-    def __init__(self, stream: Iterable[bytes]) -> None:
+    def __init__(self, stream: Iterable[bytes], names: Collection[str]) -> None:
+        self._names = names
         self._texts = codecs.iterdecode(stream, "utf-8")
-        self._text = ""
+        self._text, self._at = "", 0  # unread from there on
         self._ended = False
         self.members: dict[str, str] = {}
         self.has_data = False
@@ -99,8 +106,13 @@ class Body:
                     raise exceptions.SchemaValidationError(detail="data: it is not a text.")
                 self.has_data = True
                 return
+            if name not in self._names:
+                known = ", ".join([*self._names, "data"])
+                raise exceptions.SchemaValidationError(detail=f"{name[:64]}: there is no such member; give {known}.")
+            if name in self.members:
+                raise exceptions.SchemaValidationError(detail=f"{name}: it is given twice; give it once.")
             if self._token() != '"':
-                raise exceptions.SchemaValidationError(detail=f"{name[:64]}: it is not a text.")
+                raise exceptions.SchemaValidationError(detail=f"{name}: it is not a text.")
             self.members[name] = self._short()
             token = self._token()
             if token != ",":
@@ -126,74 +138,69 @@ class Body:
         found = ""
         for part in self._string():
             found += part
-            if len(found) > _LONGEST:
+            if len(found) > limits.PATH:
                 raise self._broken("a name or a path is too long")
         return found
 
     def _string(self) -> Iterator[str]:
-        """The parts of a text whose opening quote was read, up to its closing one."""
+        """Yield the parts of a text whose opening quote was read, up to its closing one."""
         while True:
             self._fill()
-            found = _SPECIAL.search(self._text)
+            found = _SPECIAL.search(self._text, self._at)
             end = len(self._text) if found is None else found.start()
-            if end:
-                yield self._text[:end]
+            if end > self._at:
+                yield self._text[self._at : end]
+            self._at = end
             if found is None:
-                self._text = ""
                 continue
-            self._text = self._text[end + 1 :]
             if found[0] == '"':
+                self._at += 1
                 return
             if found[0] != "\\":
                 raise self._broken("a text has a control character")
-            yield self._escape()
+            yield self._escapes()
 
-    def _escape(self) -> str:
-        kind = self._character()
-        if kind in _ESCAPES:
-            return _ESCAPES[kind]
-        code = self._code() if kind == "u" else -1
-        if 0xD800 <= code < 0xDC00 and self._character() + self._character() == "\\u":
-            low = self._code()
-            if 0xDC00 <= low < 0xE000:
-                return chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
-        if code < 0 or 0xD800 <= code < 0xE000:
+    def _escapes(self) -> str:
+        """Return what the escapes from here on stand for, at least one of them."""
+        while len(self._text) - self._at < _LONGEST_ESCAPE and not self._ended:
+            self._add()
+        found = _ESCAPES.match(self._text, self._at)
+        if found is None:
             raise self._broken("a text has an escape that is none, or half of a surrogate pair")
-        return chr(code)
-
-    def _code(self) -> int:
-        """The number in four hexadecimal digits, -1 for something else."""
-        digits = "".join(self._character() for _ in range(4))
-        return int(digits, 16) if _CODE.fullmatch(digits) else -1
+        self._at = found.end()
+        return str(json.loads(f'"{found[0]}"'))
 
     def _peek(self) -> str:
         while True:
             self._fill()
-            self._text = self._text.lstrip(_SPACE)
-            if self._text:
-                return self._text[0]
+            found = _OTHER.search(self._text, self._at)
+            self._at = len(self._text) if found is None else found.start()
+            if found is not None:
+                return found[0]
 
     def _token(self, *, optional: bool = False) -> str | None:
         try:
-            self._peek()
+            found = self._peek()
         except exceptions.ValidationError:
             if optional and self._ended:
                 return None
             raise
-        return self._character()
-
-    def _character(self) -> str:
-        self._fill()
-        first, self._text = self._text[0], self._text[1:]
-        return first
+        self._at += 1
+        return found
 
     def _fill(self) -> None:
+        """Make sure that there is unread text. Raises ValidationError at the end of the body."""
+        while self._at == len(self._text):
+            if self._ended:
+                raise self._broken("it ends too early")
+            self._add()
+
+    def _add(self) -> None:
+        """Add the next part of the body to the unread text, or note its end."""
         try:
-            while not self._text:
-                self._text = next(self._texts)
+            self._text, self._at = self._text[self._at :] + next(self._texts), 0
         except StopIteration:
             self._ended = True
-            raise self._broken("it ends too early") from None
         except UnicodeError:
             raise self._broken("it is not UTF-8") from None
 

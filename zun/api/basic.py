@@ -6,6 +6,7 @@ and leaves out the header that HTTP requires with 401.
 """
 
 import collections
+import hashlib
 import logging
 import math
 import threading
@@ -19,16 +20,14 @@ import webob.exc
 from oslo_middleware import basic_auth
 from oslo_middleware import exceptions as oslo_exceptions
 
-from zun.api import client_address, errors
+from zun.api import client_address, errors, limits
 from zun.common import exceptions
 
 LOG = logging.getLogger(__name__)
 
 DEFAULT_ROLES = ("member",)
 
-TRIES = 10  # wrong passwords of one user name from one address, before it has to wait
-WAIT_SECONDS = 60  # after each further one
-KEPT_TRIES = 10_000  # user names with addresses; the oldest is forgotten
+_SHOWN = 64  # characters of a user name in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +53,34 @@ class Tries:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._failed: collections.OrderedDict[tuple[str, str], tuple[int, float]] = collections.OrderedDict()
+        self._failed: collections.OrderedDict[bytes, tuple[int, float]] = collections.OrderedDict()
 
     def wait(self, user: str, address: str) -> int:
         """Return in how many seconds the next password is looked at: 0 for now."""
         with self._lock:
-            count, last = self._failed.get((user, address), (0, 0.0))
-        return max(0, math.ceil(last + WAIT_SECONDS - self._clock())) if count >= TRIES else 0
+            count, last = self._failed.get(_key(user, address), (0, 0.0))
+        wait = math.ceil(last + limits.WAIT_SECONDS - self._clock())
+        return max(0, wait) if count >= limits.WRONG_PASSWORDS else 0
 
     def failed(self, user: str, address: str) -> int:
         """Count a wrong password. Return how many there were since the last right one."""
+        key = _key(user, address)
         with self._lock:
-            count = self._failed.pop((user, address), (0, 0.0))[0] + 1
-            self._failed[user, address] = count, self._clock()
-            if len(self._failed) > KEPT_TRIES:
+            count = self._failed.pop(key, (0, 0.0))[0] + 1
+            self._failed[key] = count, self._clock()
+            if len(self._failed) > limits.KEPT_NAMES:
                 self._failed.popitem(last=False)
         return count
 
     def passed(self, user: str, address: str) -> None:
         """Forget the wrong passwords that came before a right one."""
         with self._lock:
-            self._failed.pop((user, address), None)
+            self._failed.pop(_key(user, address), None)
+
+
+def _key(user: str, address: str) -> bytes:
+    """Return what stands for a user name at an address: as few bytes for a long name as for a short one."""
+    return hashlib.sha256(f"{user}\0{address}".encode("utf-8", "surrogatepass")).digest()
 
 
 class Users:
@@ -120,8 +126,8 @@ class Users:
             LOG.info("Refused a request from %s: %s", address, exc.detail)
             return None
         if not right:
-            level = logging.WARNING if self._tries.failed(user, address) == TRIES else logging.INFO
-            LOG.log(level, "Refused the password of user %s from %s", user, address)
+            level = logging.WARNING if self._tries.failed(user, address) == limits.WRONG_PASSWORDS else logging.INFO
+            LOG.log(level, "Refused the password of user %s from %s", user[:_SHOWN], address)
             return None
         self._tries.passed(user, address)
         try:

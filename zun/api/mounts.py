@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zun.api import microversion
+from zun.api import limits, microversion
 from zun.api.microversion import Version
 from zun.api.schemas import scalars
 from zun.api.settings import Range
@@ -16,8 +16,6 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.common.units import MIB_PER_GIB
 
-#: Bytes of all files that one request may bring along. They travel with the container in every message.
-FILES_LIMIT = 64 * 1024
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _MOST_MIB = 1 << 40
@@ -42,9 +40,9 @@ def mounts(
         if targets.count(target) > 1:
             raise _wrong(f"destination '{target[:64]}' is given twice")
     files = sum(_decoded_bytes(mount.source or "") for mount in found if mount.kind is Kind.BIND)
-    if files > FILES_LIMIT:
+    if files > limits.FILES_BYTES:
         raise _wrong(
-            f"the files have {files} bytes together of {FILES_LIMIT}. Put large ones with put_archive"
+            f"the files have {files} bytes together of {limits.FILES_BYTES}. Put large ones with put_archive"
         )
     return found
 

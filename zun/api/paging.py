@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import orjson
 
-from zun.api import microversion
+from zun.api import limits, microversion
 from zun.api.microversion import Version
 from zun.api.parsing import MAX_DIGITS, whole_number
 from zun.api.request import Call
@@ -17,7 +17,7 @@ from zun.common import exceptions
 from zun.db.paging import Place
 
 FLAG = Field({"type": "boolean"})  # any of the spellings below
-TEXT = Field({"type": "string"})
+TEXT = Field({"type": "string", "maxLength": limits.HEAD_BYTES})
 
 # ``expand`` is accepted and means nothing.
 _PARAMETERS: Mapping[str, Field] = {

@@ -5,10 +5,10 @@ import json
 import math
 from typing import Any, NoReturn
 
-MAX_DEPTH = 30  # nested objects and lists; MariaDB allows 32, and a value may be stored inside other objects
-_TOO_DEEP = f"nested too deeply: {MAX_DEPTH} levels of objects and lists are the most"
-_MAX_JSON_DIGITS = 300  # of a JSON integer: it is stored as it came and may be read as a double
+from zun.api import limits
 
+_TOO_DEEP = f"nested too deeply: {limits.BODY_DEPTH} levels of objects and lists are the most"
+_TOO_MANY = f"too large: {limits.BODY_VALUES} texts, numbers, lists and objects together are the most"
 
 MAX_DIGITS = 15  # of a whole number outside JSON: no amount is longer, and int() of 15 digits is cheap
 
@@ -26,12 +26,17 @@ def json_value(given: str | bytes) -> Any:
     """Return the value of a JSON text. Raises ValueError, whose text completes "the body is ..."."""
     try:
         text = given if isinstance(given, str) else given.decode("utf-8-sig")
+        nested = text.count("[") + text.count("{")
+        if nested + text.count(",") >= limits.BODY_VALUES:
+            _check_count(text)
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+    except _TooMany:
+        raise ValueError(_TOO_MANY) from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     except ValueError as exc:
         raise ValueError(f"not valid JSON: {str(exc)[:200]}") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH:
+    if nested > limits.BODY_DEPTH:
         _check_depth(value)
     if "\\u" in text:
         _check_characters(value)
@@ -50,19 +55,35 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > _MAX_JSON_DIGITS:
+    if len(text) > limits.NUMBER_DIGITS:
         raise ValueError("a number is too large")
     return int(text)
 
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(limits.BODY_DEPTH + 1):
         level = [item for item in level if isinstance(item, dict | list)]
         if not level:
             return
         level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     raise ValueError(_TOO_DEEP)
+
+
+class _TooMany(Exception):
+    pass
+
+
+def _check_count(text: str) -> None:
+    """Raise _TooMany for more values than a body may have. They are counted before they are made: objects cost more
+    than their text.
+    """
+    outside = "t".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])  # with t for each text
+    outside = "".join(outside.split())
+    empty = outside.count("[]") + outside.count("{}")
+    # One value to each comma, one more to each list and object that is not empty, and the whole.
+    if outside.count(",") + outside.count("[") + outside.count("{") - empty + 1 > limits.BODY_VALUES:
+        raise _TooMany
 
 
 def _check_characters(value: Any) -> None:

@@ -4,10 +4,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zun.api import limits
 from zun.api.schemas import Field, Schema, scalars
 from zun.common import disk_pools, zones
 
-_KEY = {"pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z", "description": "a key of letters, digits, '_', '.', ':' and '-'"}
+_KEY = {
+    "maxLength": limits.COLUMN,
+    "pattern": r"^[a-zA-Z0-9_.:-]{1,255}\Z",
+    "description": "a key of letters, digits, '_', '.', ':' and '-'",
+}
+_TERMS = {"type": "object", "maxProperties": limits.TERMS, "propertyNames": _KEY}
 _TEXT = {"type": "string", "maxLength": 255}
 _TEXT_OR_NULL = {"type": ["string", "null"], "maxLength": 255}
 
@@ -22,7 +28,7 @@ def _known_keys(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(value: Mapping[str, Any]) -> Field:
-    return Field({"type": "object", "propertyNames": _KEY, "additionalProperties": value}, _known_keys)
+    return Field({**_TERMS, "additionalProperties": value}, _known_keys)
 
 
 CREATE = Schema(

@@ -3,14 +3,14 @@
 
 from typing import Any
 
-from zun.api import parsing
+from zun.api import limits, parsing
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.topology import CPUPolicy
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
 
-_TEXTS = {"type": ["array", "null"], "items": {"type": ["string", "null"]}}
-_OBJECT = {"type": ["object", "null"]}
+_WORD = {"type": ["string", "null"], "maxLength": limits.FIELD_BYTES["command"]}
+_TEXTS = scalars.bounded("command", Field({"type": ["array", "null"], "items": _WORD})).schema
 _VOLUME_NAME = {**scalars.NAME.schema, "type": "string"}
 
 _CONTAINER = {
@@ -29,8 +29,8 @@ _CONTAINER = {
                 "requests": {
                     "type": "object",
                     "properties": {
-                        "cpu": {"type": ["number", "string"]},
-                        "memory": {"type": ["number", "string"]},
+                        "cpu": {"type": ["number", "string"], "maxLength": limits.COLUMN},
+                        "memory": {"type": ["number", "string"], "maxLength": limits.COLUMN},
                     },
                     "additionalProperties": False,
                 }
@@ -39,11 +39,13 @@ _CONTAINER = {
         },
         "ports": {
             "type": ["array", "null"],
+            "maxItems": limits.FIELD_BYTES["exposed_ports"] // limits.MEMBER_BYTES,
             "items": {
                 "type": "object",
                 "properties": {
                     "containerPort": {
                         "type": ["integer", "string"],
+                        "maxLength": 5,
                         "pattern": r"^[0-9]{1,5}\Z",
                         "description": "the number of a port",
                     },
@@ -57,12 +59,12 @@ _CONTAINER = {
         },
         "volumeMounts": {
             "type": ["array", "null"],
-            "maxItems": 100,
+            "maxItems": limits.PARTS,
             "items": {
                 "type": "object",
                 "properties": {
-                    "name": {"type": "string"},
-                    "mountPath": {"type": "string", "minLength": 1},
+                    "name": {"type": "string", "maxLength": limits.COLUMN},
+                    "mountPath": scalars.PATH.schema,
                     "readOnly": scalars.B3.schema,
                 },
                 "required": ["name", "mountPath"],
@@ -84,14 +86,14 @@ _VOLUME = {
             "type": "object",
             "properties": {
                 "volumeID": {"type": "string", "minLength": 36, "maxLength": 36},
-                "size": {"type": "number"},
+                "size": {"type": "number", "maximum": 2**30},
                 "autoRemove": scalars.B3.schema,
             },
             "additionalProperties": False,
         },
         "local": {
             "type": "object",
-            "properties": {"size": {"type": ["integer", "string"]}},
+            "properties": {"size": scalars.SIZE.schema},
             "required": ["size"],
             "additionalProperties": False,
         },
@@ -103,22 +105,29 @@ _VOLUME = {
         },
     },
     "required": ["name"],
+    "maxProperties": limits.PARTS,
 }
 _RESTART_POLICY = {"enum": [*RESTART_POLICIES]}
 _SPEC = {
     "type": "object",
     "properties": {
         "restartPolicy": _RESTART_POLICY,
-        "containers": {"type": "array", "items": _CONTAINER, "minItems": 1, "maxItems": 100},
-        "initContainers": {"type": ["array", "null"], "items": _CONTAINER, "maxItems": 100},
-        "volumes": {"type": ["array", "null"], "items": _VOLUME, "maxItems": 100},
-        "placement": {"type": ["object", "null"]},
+        "containers": {"type": "array", "items": _CONTAINER, "minItems": 1, "maxItems": limits.PARTS},
+        "initContainers": {"type": ["array", "null"], "items": _CONTAINER, "maxItems": limits.PARTS},
+        "volumes": {"type": ["array", "null"], "items": _VOLUME, "maxItems": limits.PARTS},
+        "placement": {"type": ["object", "null"], "maxProperties": limits.PARTS},
     },
     "required": ["containers"],
+    "maxProperties": limits.PARTS,
 }
 _METADATA = {
     "type": "object",
-    "properties": {"name": scalars.NAME.schema, "labels": scalars.LABELS.schema, "annotations": _OBJECT},
+    "maxProperties": limits.PARTS,
+    "properties": {
+        "name": scalars.NAME.schema,
+        "labels": scalars.LABELS.schema,
+        "annotations": scalars.bounded("annotations", scalars.OBJECT).schema,
+    },
 }
 
 _TEMPLATE = Schema(
@@ -154,7 +163,8 @@ def _template(value: Any) -> dict[str, Any]:
     return _TEMPLATE(value)
 
 
-CREATE = Schema({"template": Field({"type": ["object", "string"]}, _template)}, required=("template",))
+_AS_TEXT = {"type": ["object", "string"], "maxLength": limits.BODY_BYTES, "maxProperties": limits.PARTS}
+CREATE = Schema({"template": Field(_AS_TEXT, _template, _TEMPLATE)}, required=("template",))
 
 #: ``spec.placement``: for all containers together, by the names that create of one container has.
 PLACEMENT = Schema(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zun.api import microversion
+from zun.api import limits, microversion
 from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.api.settings import Settings
@@ -49,15 +49,16 @@ TOP = Schema(
     }
 )
 
-GET_ARCHIVE = Schema({"path": scalars.TEXT}, required=("path",))
+GET_ARCHIVE = Schema({"path": scalars.PATH}, required=("path",))
 # The query and the body, which is read as it comes.
-PUT_ARCHIVE = Schema({"path": scalars.TEXT})
-PUT_ARCHIVE_BODY = Schema({"path": scalars.TEXT, "data": Field({"type": "string"})}, required=("data",))
+PUT_ARCHIVE = Schema({"path": scalars.PATH})
+PUT_ARCHIVE_BODY = Schema({"path": scalars.PATH, "data": Field({"type": "string"})}, required=("data",))
 
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.STOP_SECONDS})
 KILL = Schema({"signal": scalars.SIGNAL})
-EXECUTE = Schema({"command": scalars.TEXT, "run": scalars.B3, "interactive": scalars.B3}, required=("command",))
+_COMMAND = scalars.bounded("command", Field({"type": "string", "minLength": 1}))
+EXECUTE = Schema({"command": _COMMAND, "run": scalars.B3, "interactive": scalars.B3}, required=("command",))
 # Empty text is nothing asked: a form of the dashboard sends it.
 REBUILD = Schema({"image": scalars.OPTIONAL_TEXT, "image_driver": scalars.OPTIONAL_TEXT}, others=True)
 RESIZE = Schema({"w": scalars.CHARACTERS, "h": scalars.CHARACTERS}, required=("w", "h"))
@@ -67,7 +68,7 @@ EXECUTE_RESIZE = Schema(
 COMMIT = Schema({"repository": scalars.TEXT, "tag": scalars.TEXT}, required=("repository",))
 SECURITY_GROUP = Schema({"name": scalars.LABEL}, required=("name",))
 ATTACH = Schema(
-    {"network": scalars.LABEL, "port": scalars.LABEL, "fixed_ip": Field({"type": "string"}, subnets.any_address)}
+    {"network": scalars.LABEL, "port": scalars.LABEL, "fixed_ip": Field(scalars.ADDRESS.schema, subnets.any_address)}
 )
 DETACH = Schema({"network": scalars.LABEL, "port": scalars.LABEL})
 RENAME = Schema({"name": scalars.NAME}, required=("name",))
@@ -98,7 +99,6 @@ def update(settings: Settings) -> Schema:
 
 # Create.
 
-MOST = 100  # networks, and mounts, of one container: each network is looked up, each mount made ready
 _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
 
@@ -115,14 +115,14 @@ def _nets(value: list[dict[str, str]] | None) -> list[dict[str, str]] | None:
 _NETS = Field(
     {
         "type": ["array", "null"],
-        "maxItems": MOST,
+        "maxItems": limits.PARTS,
         "items": {
             "type": "object",
             "properties": {
                 "network": scalars.LABEL.schema,
                 "port": scalars.LABEL.schema,
-                "v4-fixed-ip": {"type": "string"},
-                "v6-fixed-ip": {"type": "string"},
+                "v4-fixed-ip": scalars.ADDRESS.schema,
+                "v6-fixed-ip": scalars.ADDRESS.schema,
             },
             "additionalProperties": False,
             "oneOf": [{"required": ["network"]}, {"required": ["port"]}],
@@ -133,14 +133,14 @@ _NETS = Field(
 _MOUNTS = Field(
     {
         "type": ["array", "null"],
-        "maxItems": MOST,
+        "maxItems": limits.PARTS,
         "items": {
             "type": "object",
             "properties": {
-                "type": {"type": "string"},
-                "source": {"type": "string"},
-                "destination": {"type": "string", "minLength": 1},
-                "size": {"type": ["integer", "string"]},
+                "type": {"type": "string", "maxLength": limits.COLUMN},
+                "source": {"type": "string", "maxLength": 2 * limits.FILES_BYTES},  # of a file in base64
+                "destination": scalars.PATH.schema,
+                "size": scalars.SIZE.schema,
                 "read_only": scalars.B3.schema,
             },
             "additionalProperties": False,
@@ -158,6 +158,7 @@ _RESTART_POLICY = Field(
                 "type": ["integer", "string", "null"],
                 "minimum": 0,
                 "maximum": 10**9 - 1,  # the largest that fits the pattern
+                "maxLength": 9,
                 "pattern": r"^[0-9]{1,9}\Z",
                 "description": "a whole number",
             },
@@ -166,7 +167,7 @@ _RESTART_POLICY = Field(
         "required": ["Name"],
     }
 )
-_SECURITY_GROUPS = Field({"type": ["array", "null"], "items": scalars.LABEL.schema})
+_SECURITY_GROUPS = Field({"type": ["array", "null"], "maxItems": limits.PARTS, "items": scalars.LABEL.schema})
 _REGISTRY = Field({**scalars.NAME.schema, "type": "string", "description": "the name or uuid of a registry"})
 _CAPABILITIES = Field(
     {
@@ -204,8 +205,8 @@ def _create_rows(settings: Settings) -> list[_Row]:
         *(_Row(name, field) for name, field in (numa.FIELDS | numa.MIXED_FIELDS).items()),
         *(_Row(name, field) for name, field in (traits.FIELDS | devices.FIELDS).items()),
         _Row("workdir", scalars.OPTIONAL_TEXT),
-        _Row("environment", scalars.bounded("environment", scalars.ENVIRONMENT)),
-        _Row("labels", scalars.bounded("labels", scalars.LABELS)),
+        _Row("environment", scalars.ENVIRONMENT),
+        _Row("labels", scalars.LABELS),
         _Row("hints", scalars.bounded("hints", scalars.OBJECT)),
         _Row("image_pull_policy", scalars.PULL),
         _Row("image_driver", scalars.driver(settings.image_drivers)),

@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from zun.api import limits
 from zun.api.schemas import Field, Schema, scalars
 from zun.api.settings import Settings
 from zun.common.image_reference import Reference
@@ -15,7 +16,7 @@ PULL = Schema(
         "host": Field({"type": "string", "minLength": 2, "maxLength": 255}),
         "image_id": _TEXT,
         "tag": _TEXT,
-        "size": Field({"type": ["string", "integer", "null"]}),
+        "size": Field({"type": ["string", "integer", "null"], "maxLength": limits.COLUMN}),
         "image_pull_policy": scalars.PULL,
     },
     required=("repo", "host"),

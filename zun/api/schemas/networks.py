@@ -3,7 +3,7 @@
 
 import ipaddress
 
-from zun.api import microversion
+from zun.api import limits, microversion
 from zun.api.schemas import Field, Schema, scalars
 from zun.common import subnets
 
@@ -47,9 +47,10 @@ _OWN = Schema(
         "subnets": Field(
             {
                 "type": ["array", "null"],
+                "maxItems": limits.PARTS,
                 "items": {
                     "type": "object",
-                    "properties": {"cidr": {"type": "string"}, "gateway": {"type": "string"}},
+                    "properties": {"cidr": scalars.ADDRESS.schema, "gateway": scalars.ADDRESS.schema},
                     "additionalProperties": False,
                     "required": ["cidr"],
                 },

@@ -74,7 +74,7 @@ FIELDS = {
             "anyOf": [
                 {"enum": ["small", "large", "any", None]},
                 {"type": "integer", "minimum": 4, "maximum": 2**40},
-                {"type": "string", "pattern": r"^[0-9]{1,12}\Z", "description": _PAGE_SIZE_WORDS},
+                {"type": "string", "maxLength": 12, "pattern": r"^[0-9]{1,12}\Z", "description": _PAGE_SIZE_WORDS},
             ],
             "description": _PAGE_SIZE_WORDS,
         },

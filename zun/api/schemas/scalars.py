@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.api import parsing
+from zun.api import limits, parsing
 from zun.api.schemas import Field
 from zun.api.settings import Range
 from zun.common import logs
@@ -62,16 +62,19 @@ HOST = Field(
         "description": "a name of letters, digits, '.', '_' and '-'",
     }
 )
-TEXT = Field({"type": "string", "minLength": 1})
+TEXT = Field({"type": "string", "minLength": 1, "maxLength": limits.COLUMN})
+PATH = Field({"type": "string", "minLength": 1, "maxLength": limits.PATH})
 _LABEL = {
     "minLength": 1,
-    "maxLength": 255,  # what one column of text holds
+    "maxLength": limits.COLUMN,
     "pattern": _PRINTED,
     "description": "one line of text without control characters",
 }
 LABEL: Field = Field({"type": "string", **_LABEL})
 OPTIONAL_LABEL = Field({"type": ["string", "null"], **_LABEL})
-OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": 255})
+OPTIONAL_TEXT = Field({"type": ["string", "null"], "maxLength": limits.COLUMN})
+ADDRESS = Field({"type": "string", "maxLength": limits.ADDRESS})
+SIZE = Field({"type": ["integer", "string"], "maxLength": limits.ADDRESS})  # checked by ``zun.api.mounts``
 OBJECT = Field({"type": ["object", "null"]})
 # The reference stores the capital letters and then knows no such policy; one spelling is enough for the hosts.
 PULL = Field(
@@ -172,7 +175,14 @@ def whole(lowest: int, highest: int) -> Field:
 
 STOP_SECONDS = _uint(0, 3600)  # empty text is None: clients send it for "not given"
 CHARACTERS = _uint(1, 2**16 - 1, needed=True)  # the kernel's limit for either side of a terminal
-EXEC_ID = Field({"type": "string", "pattern": r"^[a-f0-9]{64}\Z", "description": "the exec_id that execute answered"})
+EXEC_ID = Field(
+    {
+        "type": "string",
+        "maxLength": 64,
+        "pattern": r"^[a-f0-9]{64}\Z",
+        "description": "the exec_id that execute answered",
+    }
+)
 
 
 def driver(names: Iterable[str]) -> Field:
@@ -232,7 +242,7 @@ def _since(value: Any) -> str | None:
     return found[0]
 
 
-SINCE = Field({"type": ["string", "integer", "null"]}, _since)
+SINCE = Field({"type": ["string", "integer", "null"], "maxLength": limits.COLUMN}, _since)
 
 
 def _tail(value: Any) -> str:
@@ -241,7 +251,7 @@ def _tail(value: Any) -> str:
     return "all" if parsing.whole_number(text, 9) is None else text
 
 
-TAIL = Field({"type": ["string", "integer"]}, _tail)
+TAIL = Field({"type": ["string", "integer"], "maxLength": limits.COLUMN}, _tail)
 
 
 def one_of(*values: str) -> Field:
@@ -260,7 +270,7 @@ def _text_list(value: Any) -> list[str] | None:
     return None if value is None else [str(item) for item in value]
 
 
-_SCALAR_ITEM = {"type": ["string", "number", "boolean"]}
+_SCALAR_ITEM = {"type": ["string", "number", "boolean"], "maxLength": max(limits.FIELD_BYTES.values())}
 TEXT_LIST = Field({"type": ["array", "null"], "items": _SCALAR_ITEM}, _text_list)
 
 
@@ -268,48 +278,49 @@ def _text_map(value: Mapping[str, Any] | None) -> dict[str, str] | None:
     return None if value is None else {name: str(item) for name, item in value.items()}
 
 
-# How much one request may have of each, in bytes as JSON. A row holds all of them and a list shows most: 40 containers
-# of the largest size make a list of about 8 MiB.
-KIB = 1024
-MOST_BYTES: Mapping[str, int] = {
-    "labels": 16 * KIB,
-    "annotations": 64 * KIB,
-    "environment": 64 * KIB,
-    "command": 64 * KIB,
-    "entrypoint": 16 * KIB,
-    "hints": 16 * KIB,
-    "exposed_ports": 16 * KIB,
-    "healthcheck": 4 * KIB,
-    "traits": 64 * KIB,
-    "required_traits": 4 * KIB,
-    "forbidden_traits": 4 * KIB,
-    "any_traits": 4 * KIB,
-    "member_of": 4 * KIB,
-}
-
-
 def check_bytes(name: str, value: Any) -> None:
-    """Raise ValueError if ``value`` has more bytes, as JSON, than ``MOST_BYTES[name]``."""
+    """Raise ValueError if ``value`` has more bytes, as JSON, than ``FIELD_BYTES[name]``."""
     # A number that is too large for orjson is no text either; the standard library writes every one.
     if value is None:
         return
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
-    if size > MOST_BYTES[name]:
-        raise ValueError(f"it has {size} bytes as JSON and may have {MOST_BYTES[name]}; make it smaller")
+    if size > limits.FIELD_BYTES[name]:
+        raise ValueError(f"it has {size} bytes as JSON and may have {limits.FIELD_BYTES[name]}; make it smaller")
 
 
 def bounded(name: str, field: Field) -> Field:
-    """Return ``field`` limited to ``MOST_BYTES[name]`` bytes."""
+    """Return ``field`` limited to ``FIELD_BYTES[name]`` bytes. The schema gets the characters, items and members that
+    these have room for, because it is looked at first.
+    """
+    most = limits.FIELD_BYTES[name]
+    counts = {
+        "string": {"maxLength": most},
+        "array": {"maxItems": most // limits.ITEM_BYTES},
+        "object": {"maxProperties": most // limits.MEMBER_BYTES},
+    }
+    kinds = field.schema["type"] if isinstance(field.schema["type"], list) else [field.schema["type"]]
 
     def convert(value: Any) -> Any:
         check_bytes(name, value)
         return field.convert(value)
 
-    return Field(field.schema, convert, field.inner)
+    schema = {**field.schema, **{word: count for kind in kinds for word, count in counts.get(kind, {}).items()}}
+    return Field(schema, convert, field.inner)
 
 
-LABELS = Field({"type": ["object", "null"], "additionalProperties": _SCALAR_ITEM}, _text_map)
-_VARIABLE = {"pattern": r"^[^=]+\Z", "description": "the name of a variable: not empty, and without '='"}
-ENVIRONMENT = Field(
-    {"type": ["object", "null"], "propertyNames": _VARIABLE, "additionalProperties": {"type": "string"}}
+LABELS = bounded("labels", Field({"type": ["object", "null"], "additionalProperties": _SCALAR_ITEM}, _text_map))
+_VARIABLE = {
+    "maxLength": limits.FIELD_BYTES["environment"],
+    "pattern": r"^[^=]+\Z",
+    "description": "the name of a variable: not empty, and without '='",
+}
+ENVIRONMENT = bounded(
+    "environment",
+    Field(
+        {
+            "type": ["object", "null"],
+            "propertyNames": _VARIABLE,
+            "additionalProperties": {"type": "string", "maxLength": limits.FIELD_BYTES["environment"]},
+        }
+    ),
 )

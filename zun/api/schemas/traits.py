@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from zun.api import limits
 from zun.api.schemas import Field, scalars
 from zun.common import traits
 
@@ -39,7 +40,8 @@ def _aggregates(value: Any) -> list[list[str]] | None:
 
 def _lists(item: dict[str, Any]) -> dict[str, Any]:
     """Lists of alternatives: one of each is asked."""
-    return {"type": ["array", "null"], "items": {"type": "array", "items": item, "minItems": 1}}
+    alternatives = {"type": "array", "items": item, "minItems": 1, "maxItems": limits.PARTS}
+    return {"type": ["array", "null"], "items": alternatives}
 
 
 NAMES = Field({"type": "array", "items": _NAME}, _known)

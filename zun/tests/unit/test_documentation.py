@@ -15,7 +15,7 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from zun import conf as zun_conf
-from zun.api import app, basic, capsules, errors, limits, microversion, mounts, policy
+from zun.api import app, capsules, errors, limits, microversion, policy
 from zun.api.controllers.v1.placement import DEFAULT_LIMIT
 from zun.api.schemas import containers as schemas
 from zun.common import exceptions, secrets
@@ -130,11 +130,11 @@ COUNTED = {"one": 1, "two": 2, "ten": 10}
         ("user/capsules", r"it is tried (ten) times more", capsules.INIT_RETRIES),
         ("user/explain", r"At most (\d+) hosts are described", EXPLAINED_HOSTS),
         ("user/explain", r"Counting stops at (\d+) unless", DEFAULT_LIMIT),
-        ("user/mounts", r"A container has at most (\d+) mounts", schemas.MOST),
-        ("user/mounts", r"have (\d+) KiB together", mounts.FILES_LIMIT / 1024),
-        ("user/networks", r"A request may name at most (\d+)", schemas.MOST),
-        ("admin/authentication", r"After (\d+) wrong passwords", basic.TRIES),
-        ("admin/authentication", r"not looked at for (\d+) seconds", basic.WAIT_SECONDS),
+        ("user/mounts", r"A container has at most (\d+) mounts", limits.PARTS),
+        ("user/mounts", r"have (\d+) KiB together", limits.FILES_BYTES / 1024),
+        ("user/networks", r"A request may name at most (\d+)", limits.PARTS),
+        ("admin/authentication", r"After (\d+) wrong passwords", limits.WRONG_PASSWORDS),
+        ("admin/authentication", r"not looked at for (\d+) seconds", limits.WAIT_SECONDS),
         ("admin/trail", r"The newest (\d+) accesses", container_actions.KEPT),
         ("admin/registry-key", r"at least (\d+) ASCII characters", secrets.KEY_CHARACTERS),
     ],

@@ -12,7 +12,7 @@ from zun.api.schemas import quotas as schemas
 from zun.api.views import quotas as views
 from zun.db import quotas as db
 
-_USAGES = Schema({"usages": Field({"type": "string"})})
+_USAGES = Schema({"usages": Field({"type": "string", "maxLength": 255})})
 _LONGEST_ID = 255  # what the column holds
 
 

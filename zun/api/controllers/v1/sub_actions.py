@@ -358,16 +358,16 @@ class SubActions:
         return Answer(self._transfers.counted(container.project_id, answer))
 
     def _put_archive(self, container: Container, given: Given, call: Call) -> Answer:
-        body = archives.Body(call.stream or ())
-        members = {**given, **body.members}
-        if members.keys() != {"path"} or given.keys() & body.members.keys():
-            raise exceptions.SchemaValidationError(
-                detail="path: give it once, in the query or in the body before 'data', and nothing else besides."
-            )
-        if not body.has_data:
-            raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
-        path = archives.check_path(members["path"])
-        pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
-        with self._transfers.one(container.project_id):
+        with self._transfers.one(container.project_id):  # from before the body: its client may be slow
+            body = archives.Body(call.stream or (), ("path",))
+            members = {**given, **body.members}
+            if "path" not in members or given.keys() & body.members.keys():
+                raise exceptions.SchemaValidationError(
+                    detail="path: give it once, in the query or in the body before 'data'."
+                )
+            if not body.has_data:
+                raise exceptions.SchemaValidationError(detail="data: it is missing. It is the archive.")
+            path = archives.check_path(members["path"])
+            pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
             self._compute.put_archive(call.context, container, path, pieces)
         return Answer()

@@ -73,7 +73,7 @@ def test_only_some_statuses_allow_it(api, placed, compute, verb, action, status)
         ("POST", "put_archive", {"path": "/x"}, "schema-validation-error", "data"),
         ("POST", "put_archive?path=/x", {}, "schema-validation-error", "data"),
         ("POST", "put_archive?path=/x", {"path": "/x", "data": ""}, "schema-validation-error", "path"),
-        ("POST", "put_archive?path=/x", {"colour": "red", "data": ""}, "schema-validation-error", "path"),
+        ("POST", "put_archive?path=/x", {"colour": "red", "data": ""}, "schema-validation-error", "colour"),
         ("POST", "put_archive", {"data": "", "path": "/x"}, "schema-validation-error", "path"),
         ("POST", "put_archive?path=/x", {"data": "", "colour": "red"}, "validation-error", "last"),
         ("POST", "put_archive?path=/x", {"data": None}, "schema-validation-error", "data"),

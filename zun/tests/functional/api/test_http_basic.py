@@ -8,7 +8,7 @@ import bcrypt
 import pytest
 
 from zun.api import app as api_app
-from zun.api import basic as zun_basic
+from zun.api import limits
 from zun.tests.functional.api.client import Client, basic
 
 
@@ -196,12 +196,12 @@ def test_an_unknown_user_has_nobodys_password(build, users):
 @pytest.mark.parametrize("user", ["alice", "mallory"])
 def test_after_many_wrong_passwords_none_is_looked_at(build, caplog, user):
     client = build()
-    for _ in range(zun_basic.TRIES):
+    for _ in range(limits.WRONG_PASSWORDS):
         assert client.get("/v1/containers", headers=basic(user, "wrong")).status == 401
     for password in ("wrong", "wonderland"):
         reply = client.get("/v1/containers", headers=basic(user, password))
         assert reply.refusal == (429, "")
-        assert 0 < int(reply.headers["retry-after"]) <= zun_basic.WAIT_SECONDS
+        assert 0 < int(reply.headers["retry-after"]) <= limits.WAIT_SECONDS
         assert reply.headers["retry-after"] in reply.error["detail"]
     elsewhere = replace(client, address="127.0.0.2")
     assert elsewhere.get("/v1/containers", headers=basic("alice", "wonderland")).status == 200
@@ -213,7 +213,7 @@ def test_after_many_wrong_passwords_none_is_looked_at(build, caplog, user):
 def test_a_right_password_forgets_the_wrong_ones(build):
     client = build()
     for _ in range(2):
-        for _ in range(zun_basic.TRIES - 1):
+        for _ in range(limits.WRONG_PASSWORDS - 1):
             assert client.get("/v1/containers", headers=basic("alice", "wrong")).status == 401
         assert client.get("/v1/containers", headers=basic("alice", "wonderland")).status == 200
 

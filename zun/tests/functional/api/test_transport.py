@@ -128,7 +128,7 @@ def test_head_is_refused_without_a_body(api, path):
 def test_the_verb_cannot_be_changed_by_a_parameter(api, placed):
     container = placed("Stopped")
     assert api.get(f"/v1/containers/{container.uuid}?_method=DELETE").json["status"] == "Stopped"
-    assert api.get("/v1/containers?_method=POST").refusal == (400, "invalid-value")
+    assert "containers" in api.get("/v1/containers?_method=POST").json
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,8 @@ def test_without_a_body_its_type_does_not_matter(api, placed, content_type):
         (b'{"image": "demo", "cpu": 1e999}', "too large"),
         (b'{"image": "demo", "cpu": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"\xff\xfe{}", "not valid JSON"),
-        (b"[" * 100000, "nested too deeply"),
+        (b"[" * 10_000, "nested too deeply"),
+        (b"[" * 100_000, "too large"),
         (b'{"image": "demo", "hints": ' + b'{"a":' * 30 + b"1" + b"}" * 31, "nested too deeply"),
         (b'{"image": "demo", "hints": {"a": ' + b"9" * 4000 + b"}}", "too large"),
         (b"[]", "an array"),

@@ -10,6 +10,8 @@ from zun.api import archives
 from zun.api.archives import Body, archive, check_path
 from zun.common import exceptions
 
+NAMES = ("path",)
+
 
 def pieces(raw, size):
     return (raw[start : start + size] for start in range(0, len(raw), size))
@@ -21,7 +23,7 @@ def pieces(raw, size):
 def test_an_encoded_archive_arrives_however_it_is_cut(data, size, path, indent):
     path = path.encode("utf-8", "ignore").decode()
     sent = json.dumps({"path": path, "data": base64.b64encode(data).decode()}, indent=indent).encode()
-    body = Body(pieces(sent, size))
+    body = Body(pieces(sent, size), NAMES)
     assert body.members == {"path": path}
     assert b"".join(archive(body.data(), encoded=True)) == data
 
@@ -31,7 +33,7 @@ def test_an_encoded_archive_arrives_however_it_is_cut(data, size, path, indent):
 def test_a_text_arrives_however_it_is_written(text, size, ascii_only):
     text = text.encode("utf-8", "ignore").decode()  # halves of surrogate pairs are refused
     sent = json.dumps({"data": text}, ensure_ascii=ascii_only).encode()
-    assert b"".join(archive(Body(pieces(sent, size)).data(), encoded=False)) == text.encode()
+    assert b"".join(archive(Body(pieces(sent, size), NAMES).data(), encoded=False)) == text.encode()
 
 
 @given(data=st.binary(max_size=300), size=st.integers(1, 70))
@@ -80,18 +82,40 @@ def test_pieces_are_of_one_size():
 )
 def test_bodies_that_are_none(sent, text):
     with pytest.raises(exceptions.ValidationError, match=text):
-        list(Body([sent]).data())
+        list(Body([sent], NAMES).data())
 
 
 @pytest.mark.parametrize("sent", [b'{"data": 5}', b'{"data": null}', b'{"path": ["x"], "data": ""}'])
 def test_members_that_are_no_texts(sent):
     with pytest.raises(exceptions.SchemaValidationError):
-        list(Body([sent]).data())
+        list(Body([sent], NAMES).data())
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b'{"other": "x", "data": ""}', "other: there is no such member; give path, data"),
+        (b'{"path": "/", "path": "/x", "data": ""}', "path: it is given twice"),
+        (b'{"' + b"a" * 4000 + b'": "x"', "^a{64}: there is no such member"),
+        (b'{"Path": "/"', "Path: there is no such member"),
+    ],
+)
+def test_no_other_member_is_kept(sent, told):
+    """It is refused before its value is read."""
+    with pytest.raises(exceptions.SchemaValidationError, match=told):
+        Body([sent], NAMES)
+
+
+def test_escapes_are_read_many_at_once():
+    """One by one each would copy what is left of its piece."""
+    text = "\\u0041\\n" * 10_000
+    body = Body(pieces(f'{{"data": "{text}"}}'.encode(), 1 << 16), NAMES)
+    assert len(list(body.data())) < 20
 
 
 @pytest.mark.parametrize("sent", [b"", b"  ", b"{}", b' {"path": "/x"} '])
 def test_bodies_without_data(sent):
-    body = Body([sent])
+    body = Body([sent], NAMES)
     assert not body.has_data and list(body.data()) == []
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The limit of wrong passwords, with a clock of the test's own."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zun.api import basic
+from zun.api import basic, limits
 
 
 class Clock:
@@ -22,12 +24,12 @@ def clock():
 
 def test_after_the_limit_one_try_a_minute(clock):
     tries = basic.Tries(clock)
-    for count in range(1, basic.TRIES + 1):
+    for count in range(1, limits.WRONG_PASSWORDS + 1):
         assert tries.wait("alice", "a") == 0
         assert tries.failed("alice", "a") == count
     for _ in range(3):
-        assert tries.wait("alice", "a") == basic.WAIT_SECONDS
-        clock.now += basic.WAIT_SECONDS - 0.5
+        assert tries.wait("alice", "a") == limits.WAIT_SECONDS
+        clock.now += limits.WAIT_SECONDS - 0.5
         assert tries.wait("alice", "a") == 1
         clock.now += 0.5
         assert tries.wait("alice", "a") == 0
@@ -37,9 +39,9 @@ def test_after_the_limit_one_try_a_minute(clock):
 
 
 def test_the_table_is_bounded(clock, monkeypatch):
-    monkeypatch.setattr(basic, "KEPT_TRIES", 3)
+    monkeypatch.setattr(limits, "KEPT_NAMES", 3)
     tries = basic.Tries(clock)
-    for _ in range(basic.TRIES):
+    for _ in range(limits.WRONG_PASSWORDS):
         tries.failed("alice", "a")
     for number in range(2):
         tries.failed(f"user-{number}", "a")
@@ -53,7 +55,7 @@ def test_the_table_is_bounded(clock, monkeypatch):
 def test_a_name_and_address_waits_for_its_own_tries_only(requests):
     tries, since = basic.Tries(Clock()), {}
     for user, address, right in requests:
-        waits = since.get((user, address), 0) >= basic.TRIES
+        waits = since.get((user, address), 0) >= limits.WRONG_PASSWORDS
         assert (tries.wait(user, address) > 0) == waits
         if waits:
             continue
@@ -63,3 +65,14 @@ def test_a_name_and_address_waits_for_its_own_tries_only(requests):
         else:
             tries.failed(user, address)
             since[user, address] = since.get((user, address), 0) + 1
+
+
+def test_a_long_name_takes_as_little_room_as_a_short_one():
+    tries = basic.Tries()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            tries.failed(f"{number}" + "n" * 100_000, "address")
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()

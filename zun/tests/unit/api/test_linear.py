@@ -9,28 +9,14 @@ import re
 import pytest
 
 import zun
-from zun.api import microversion
-from zun.api.schemas import Schema
-from zun.api.schemas.capsules import PLACEMENT
 from zun.tests import linear
-from zun.tests.unit.api.table import ROUTES
+from zun.tests.unit.api.table import schemas
 
 ROOT = pathlib.Path(zun.__file__).parent
 #: What a request passes, besides the schemas.
 _SERVER = [ROOT / "cmd" / name for name in ("api.py", "framing.py", "wire.py")]
 FILES = sorted([*ROOT.glob("api/**/*.py"), *ROOT.glob("common/*.py"), *_SERVER])
 SEARCHES = {"search", "finditer", "findall", "split", "sub", "subn"}
-
-
-def schemas():
-    """Every schema by which a request is checked, as the OpenAPI document of a version has it."""
-    for version in microversion.EVERY:
-        yield PLACEMENT.described(version)
-        for route in ROUTES:
-            for given in (route.query, route.body, route.arguments):
-                schema = given if given is None or isinstance(given, Schema) else given[version]
-                if schema is not None:
-                    yield schema.described(version)
 
 
 def patterns(schema):

@@ -5,8 +5,9 @@ import base64
 
 import pytest
 
+from zun.api.limits import FILES_BYTES
 from zun.api.microversion import v1
-from zun.api.mounts import FILES_LIMIT, mounts
+from zun.api.mounts import mounts
 from zun.api.settings import Range
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount, disk_gib, mounts_of, volume_names
@@ -71,9 +72,9 @@ def test_mounts(item, expected):
         (
             [
                 {"type": "bind", "source": base64.b64encode(bytes(size)).decode(), "destination": f"/{size}"}
-                for size in (FILES_LIMIT // 2, FILES_LIMIT // 2 + 1)
+                for size in (FILES_BYTES // 2, FILES_BYTES // 2 + 1)
             ],
-            f"the files have {FILES_LIMIT + 1} bytes together of {FILES_LIMIT}",
+            f"the files have {FILES_BYTES + 1} bytes together of {FILES_BYTES}",
         ),
     ],
 )
@@ -90,9 +91,9 @@ def test_what_older_versions_lack():
         asked({"size": "64M", "destination": "/d"}, version=41)
 
 
-@pytest.mark.parametrize("size", [FILES_LIMIT // 2, FILES_LIMIT // 2 - 1])
+@pytest.mark.parametrize("size", [FILES_BYTES // 2, FILES_BYTES // 2 - 1])
 def test_files_may_be_as_large_as_the_limit_together(size):
-    contents = [base64.b64encode(bytes(each)).decode() for each in (size, FILES_LIMIT - size)]
+    contents = [base64.b64encode(bytes(each)).decode() for each in (size, FILES_BYTES - size)]
     made = asked(*({"type": "bind", "source": content, "destination": f"/{n}"} for n, content in enumerate(contents)))
     assert [each.source for each in made] == contents
 

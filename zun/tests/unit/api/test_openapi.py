@@ -115,6 +115,6 @@ def test_which_refusals_an_operation_tells_of():
     always = ["400", "403", "404", "406", "503"]
     assert refusals("get", "/v1/openapi.json") == ["400", "406"]
     assert refusals("get", "/v1/containers") == always
-    assert refusals("get", "/v1/containers/{ident}/logs") == sorted([*always, "409"])
+    assert refusals("get", "/v1/containers/{ident}/logs") == sorted([*always, "409", "429"])
     assert refusals("delete", "/v1/services") == sorted([*always, "409"])
     assert refusals("post", "/v1/containers") == sorted([*always, "409", "413", "415"])
