@@ -362,24 +362,53 @@ def _cpuset_folders(tree: Tree) -> list[tuple[str, Names]]:
     """
     found: list[tuple[str, Names]] = []
     paths = _cgroup_paths(tree)
-    for line in (tree.text("proc/mounts") or "").splitlines():
-        words = line.split()
-        if len(words) < 4:
-            continue
-        point, kind, options = unescaped(words[1]).strip("/"), words[2], words[3].split(",")
+    for mount in _mounts(tree):
         names: Names
-        if kind == "cgroup2":
+        if mount.kind == "cgroup2":
             names, path = _unified_names, paths.get("", "/")
-        elif kind == "cpuset" or (kind == "cgroup" and "cpuset" in options):
+        elif mount.kind == "cpuset" or (mount.kind == "cgroup" and "cpuset" in mount.options):
             names, path = _cpuset_names, paths.get("cpuset", "/")
         else:
             continue
-        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-        folders = ("/".join([point, *parts[:depth]]) for depth in range(len(parts), -1, -1))
+        parts, root = _parts(path), _parts(mount.root)
+        if parts[: len(root)] == root:  # else the path is of another cgroup namespace
+            parts = parts[len(root) :]
+        folders = ("/".join([mount.point, *parts[:depth]]) for depth in range(len(parts), -1, -1))
         above: list[tuple[str, Names]] = [(folder, names) for folder in folders]
         # A machine with both versions keeps its cpusets where they are mounted by name, in version 1.
         found = above + found if names is _cpuset_names else found + above
     return found
+
+
+class _Mount(NamedTuple):
+    """A mounted file system. ``root`` is the folder of the file system that is seen at ``point``."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+    root: str = "/"
+
+
+def _mounts(tree: Tree) -> Iterator[_Mount]:
+    """Yield the mounts of this process, from mountinfo (proc_pid_mountinfo(5)), else from mounts, which has no roots.
+
+    Inside a container a mount may begin at the container's own control group: root ``/kubepods/pod1``.
+    """
+    text = tree.text("proc/self/mountinfo")
+    for line in (text or "").splitlines():
+        first, _, last = line.partition(" - ")
+        here, there = first.split(), last.split()
+        if len(here) >= 6 and len(there) >= 3:
+            point, options = unescaped(here[4]).strip("/"), f"{here[5]},{there[2]}".split(",")
+            yield _Mount(point, there[0], frozenset(options), unescaped(here[3]))
+    for line in (tree.text("proc/mounts") or "").splitlines() if text is None else ():
+        words = line.split()
+        if len(words) >= 4:
+            yield _Mount(unescaped(words[1]).strip("/"), words[2], frozenset(words[3].split(",")))
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".", "..")]
 
 
 def unescaped(field: str) -> str:

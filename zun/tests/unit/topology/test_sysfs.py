@@ -356,6 +356,7 @@ V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n"
 BOTH = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n" + V1
 STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{}\nMems_allowed_list:\t{}\n"
 FS = "sys/fs/cgroup"
+MOUNTED = "36 25 0:31 {} /{} ro,nosuid master:9 - {} cgroup {}\n"
 
 
 @pytest.mark.parametrize(("field", "path"), [
@@ -400,6 +401,28 @@ def test_fields_of_the_mounts(field, path):
         "proc/mounts": "cgroup2 /mnt/cg\\040two cgroup2 rw 0 0\n", "proc/self/cgroup": "0::/agent\n",
         "mnt/cg two/agent/cpuset.cpus.effective": "0,4,6\n", "mnt/cg two/agent/cpuset.mems.effective": "0\n",
     }, id="a-mount-point-with-a-blank"),
+    pytest.param({
+        "proc/mounts": V1, "proc/self/cgroup": "5:cpuset:/docker/abc/agent\n",
+        "proc/self/mountinfo": MOUNTED.format("/docker/abc", f"{FS}/cpuset", "cgroup", "rw,cpuset"),
+        f"{FS}/cpuset/cpuset.cpus": "0-7\n", f"{FS}/cpuset/cpuset.mems": "0-1\n",
+        f"{FS}/cpuset/agent/cpuset.cpus": "0,4,6\n", f"{FS}/cpuset/agent/cpuset.mems": "0\n",
+    }, id="version-1-below-the-root-of-its-mount"),
+    pytest.param({
+        "proc/mounts": V2, "proc/self/cgroup": "0::/kubepods/pod1/agent\n",
+        "proc/self/mountinfo": MOUNTED.format("/kubepods/pod1", FS, "cgroup2", "rw,nsdelegate"),
+        f"{FS}/cpuset.cpus.effective": "0-7\n", f"{FS}/cpuset.mems.effective": "0-1\n",
+        f"{FS}/agent/cpuset.cpus.effective": "0,4,6\n", f"{FS}/agent/cpuset.mems.effective": "0\n",
+    }, id="version-2-below-the-root-of-its-mount"),
+    pytest.param({
+        "proc/self/cgroup": "0::/docker/abc\n",
+        "proc/self/mountinfo": "junk\n" + MOUNTED.format("/docker/abc", FS, "cgroup2", "rw"),
+        f"{FS}/cpuset.cpus.effective": "0,4,6\n", f"{FS}/cpuset.mems.effective": "0\n",
+    }, id="at-the-root-of-its-mount"),
+    pytest.param({
+        "proc/self/cgroup": "0::/other/agent\n",
+        "proc/self/mountinfo": MOUNTED.format("/docker/abc", FS, "cgroup2", "rw"),
+        f"{FS}/cpuset.cpus.effective": "0,4,6\n", f"{FS}/cpuset.mems.effective": "0\n",
+    }, id="beside-the-root-of-its-mount"),
     pytest.param({"proc/self/status": STATUS.format("0,4,6", "0")}, id="status-alone"),
     pytest.param({
         "proc/mounts": V2, "proc/self/cgroup": "0::/../x\n",
