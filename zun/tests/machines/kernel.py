@@ -117,14 +117,23 @@ class PciPlace:
     bridges: tuple[str, ...]
 
 
+def hwloc_set(text: str) -> frozenset[int]:
+    """The numbers of a set as hwloc prints it: words of 32 bits, the highest first, and an empty word for zero.
+
+    ``0x00000001,0x0`` and ``0x00000001,,0x0`` are 32 and 64. A set without an end (``0xf...f``) is of no machine.
+    """
+    words = [int(word, 16) if word else 0 for word in text.split(",")]
+    mask = sum(word << 32 * place for place, word in enumerate(reversed(words)))
+    return frozenset(number for number in range(mask.bit_length()) if mask >> number & 1)
+
+
 def lstopo() -> dict[str, PciPlace]:
     """The PCI devices by address, from the XML of hwloc's ``lstopo``."""
     found: dict[str, PciPlace] = {}
 
     def walk(part: ET.Element, nodes: frozenset[int], bridges: tuple[str, ...]) -> None:
         if "nodeset" in part.attrib:
-            mask = int(part.attrib["nodeset"].replace(",0x", ""), 16)
-            nodes = frozenset(number for number in range(mask.bit_length()) if mask >> number & 1)
+            nodes = hwloc_set(part.attrib["nodeset"])
         address = part.attrib.get("pci_busid")
         if part.attrib.get("type") == "Bridge" and address is not None:
             bridges = (*bridges, address)

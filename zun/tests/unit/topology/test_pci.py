@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from zun.tests.machines.kernel import hwloc_set
 from zun.tests.unit.topology.machines import EXPANDERS, PLAIN, build, changed
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, discover, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest
@@ -356,3 +357,15 @@ def test_a_record_gives_the_same_device(found):
     assert HostTopology.from_dict(topology.to_dict()) == topology
     later = {**topology.devices[0].to_dict(), "of_a_later_release": 1}
     assert Device.from_dict(later) == topology.devices[0]
+
+
+@pytest.mark.parametrize(("text", "numbers"), [
+    ("0x00000001", {0}),
+    ("0x00000001,0x0", {32}),
+    ("0x00000001,,0x3", {0, 1, 64}),
+    ("0x1,,", {64}),
+    ("0x0", set()),
+])
+def test_sets_of_hwloc(text, numbers):
+    """The witness of the tests on machines counts nodes above 31 as hwloc does."""
+    assert hwloc_set(text) == numbers
