@@ -3,8 +3,9 @@
 
 import difflib
 import logging
+import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -22,6 +23,9 @@ RELOAD_SECONDS = 10.0
 
 # Rules for each runtime: operators name their runtimes as they like.
 OPEN = f"{RUNTIME}:"
+
+# The name of the file in earlier releases of the library, which read no other file beside it.
+_OLD_FILE = "policy.json"
 
 # What the library raises over a file that cannot be read or understood.
 _BROKEN = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
@@ -48,13 +52,23 @@ class Policy:
         self._enforcer = rules
         self._clock = clock
         self._unknown: set[str] = set()
+        self._checked: dict[pathlib.Path, int] = {}
         try:
             self._reload()
         except _BROKEN as exc:
             raise exceptions.Misconfigured(self._unreadable(exc)) from exc
+        old = self._found(_OLD_FILE)
+        if old is not None and old not in self._checked:
+            LOG.warning(
+                "%s is not read: the policy is in %s. Move the rules there with oslopolicy-convert-json-to-yaml, or "
+                "set [oslo_policy] policy_file",
+                old,
+                self._file(),
+            )
 
     def _reload(self) -> None:
         self._fresh_until = self._clock() + RELOAD_SECONDS  # first, so that one thread goes and not all
+        self._check()
         self._enforcer.use_conf = True
         try:
             self._enforcer.load_rules()
@@ -67,6 +81,31 @@ class Policy:
             hint = f"; did you mean {meant[0]}?" if meant else ""
             LOG.warning("%s: there is no rule %s, so what it says is not in force%s", self._file(), name, hint)
         self._unknown = unknown
+
+    def _check(self) -> None:
+        """Raise ValueError for a rule that is no text. The library lets everybody pass by ``false`` or ``[]``."""
+        changed = {path: path.stat().st_mtime_ns for path in self._files()}
+        for path, changed_at in changed.items():
+            if self._checked.get(path) == changed_at:
+                continue
+            for name, rule in oslo_policy.parse_file_contents(path.read_text()).items():
+                if not isinstance(rule, str) or not isinstance(name, str):
+                    raise ValueError(f'rule {name} in {path} must be a text such as "role:admin", got {rule!r}')
+        self._checked = changed
+
+    def _files(self) -> Iterator[pathlib.Path]:
+        """Yield the files that the library reads, in this order."""
+        main = self._found(self._enforcer.policy_file)
+        if main is not None:
+            yield main
+        for name in self._enforcer.conf.oslo_policy.policy_dirs:
+            folder = self._found(name)
+            if folder is not None and folder.is_dir():
+                yield from (path for path in sorted(folder.iterdir()) if path.is_file() and path.name[0] != ".")
+
+    def _found(self, name: str) -> pathlib.Path | None:
+        path = self._enforcer.conf.find_file(name)
+        return None if path is None else pathlib.Path(path)
 
     def _unreadable(self, exc: Exception) -> str:
         return f"The policy file {self._file()} cannot be read: {' '.join(str(exc).split()).rstrip('.')}"

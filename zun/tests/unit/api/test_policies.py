@@ -240,7 +240,9 @@ def with_file(file, now):
     return Policy(enforcer(conf), clock=lambda: now[0])
 
 
+NO_TEXT = ["false", "null", "[]", '["role:admin"]', "{}", "5", ""]
 BROKEN = ['"container:start": "role:x\n', "- no\n- rules\n", '"a": [\n']
+BROKEN += [f'"container:stop": "@"\n"container:start": {value}\n' for value in NO_TEXT]
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -249,7 +251,8 @@ def test_no_start_with_a_file_that_is_not_understood(tmp_path, text):
     file.write_text(text)
     with pytest.raises(exceptions.Misconfigured) as told:
         with_file(file, [1000.0])
-    assert str(told.value).startswith(f"The policy file {file} cannot be read: ") and "\n" not in str(told.value)
+    assert str(told.value).startswith("The policy file ") and "\n" not in str(told.value)
+    assert str(file) in str(told.value) and " cannot be read: " in str(told.value)
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -265,6 +268,30 @@ def test_a_file_that_breaks_later_changes_nothing(tmp_path, caplog, text):
     file.write_text('"container:start": "@"\n')
     now[0] += RELOAD_SECONDS + 1
     assert access.allows("container:start")
+
+
+@pytest.mark.parametrize("value", NO_TEXT)
+@pytest.mark.parametrize("name", ["policy.yaml", "policy.d/10-more.yaml"])
+def test_a_rule_that_is_no_text_is_named(tmp_path, name, value):
+    """The library takes false, null and an empty list for a rule that everybody passes."""
+    (tmp_path / "policy.d").mkdir()
+    (tmp_path / "zun.conf").write_text("")
+    (tmp_path / name).write_text(f'"container:start": {value}\n')
+    conf = cfg.ConfigOpts()
+    conf([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
+    with pytest.raises(exceptions.Misconfigured, match=f"rule container:start in {tmp_path}/{name} must be a text"):
+        Policy(enforcer(conf))
+
+
+@pytest.mark.parametrize(("used", "told"), [("policy.yaml", True), ("policy.json", False)])
+def test_a_policy_json_that_nobody_reads_is_told(tmp_path, caplog, used, told):
+    (tmp_path / "policy.json").write_text('{"container:start": "!"}')
+    (tmp_path / "zun.conf").write_text(f"[oslo_policy]\npolicy_file = {used}\n")
+    conf = cfg.ConfigOpts()
+    conf([], project="zun-test", default_config_files=[str(tmp_path / "zun.conf")], default_config_dirs=[])
+    policy = Policy(enforcer(conf))
+    assert Access(policy, WHO["member"]).allows("container:start") is told
+    assert any(f"{tmp_path}/policy.json is not read" in line for line in caplog.messages) is told
 
 
 def test_a_rule_that_there_is_not_is_told_once(tmp_path, caplog):
