@@ -22,9 +22,7 @@ dockerd), ZUN_RUN_DIR. The packages are in .run/engines/SUITE; remove it for new
 TEXT
 }
 
-PACKAGES=(docker.io docker-cli containerd runc iptables libc6 libcap2 libdevmapper1.02.1 libgcc-s1 libip4tc2 libip6tc2
-    libmnl0 libnetfilter-conntrack3 libnfnetlink0 libnftnl11 libpcre2-8-0 libseccomp2 libselinux1 libsystemd0 libudev1
-    libxtables12)
+PACKAGES=(docker.io docker-cli iptables procps busybox-static) # Docker runs ps for the list of processes
 
 # fetch SUITE FOLDER: unpack the suite's packages into FOLDER/root.
 fetch() {
@@ -32,15 +30,16 @@ fetch() {
     uri=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
     [ -n "$uri" ] || die "apt has no source of packages. Add one to /etc/apt/sources.list.d."
     rm -rf "$folder"
-    mkdir -p "$folder"/lists/partial "$folder"/cache/archives/partial "$folder"/packages
+    mkdir -p "$folder"/lists/partial "$folder"/cache/archives/partial
     printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$uri" "$suite" >"$folder/list"
     local apt=(apt-get -qq -o "Dir::Etc::sourcelist=$folder/list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
         -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none)
     "${apt[@]}" update
-    (cd "$folder/packages" && "${apt[@]}" download "${PACKAGES[@]}")
-    mkdir -p "$folder"/new/{proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
+    touch "$folder/status"
+    "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${PACKAGES[@]}"
+    mkdir -p "$folder"/new/{before,proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
     for name in bin sbin lib lib64; do ln -s "usr/$name" "$folder/new/$name"; done
-    for package in "$folder"/packages/*.deb; do
+    for package in "$folder"/cache/archives/*.deb; do
         dpkg --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$folder/new"
     done
     for name in iptables ip6tables; do ln -sf xtables-legacy-multi "$folder/new/usr/sbin/$name"; done
@@ -55,8 +54,11 @@ exec unshare --mount --propagation=slave bash -c '
     root=$1 work=$2; shift 2
     mount --bind "$root" "$root"
     for each in /proc /sys /dev /tmp /run "$work"; do mkdir -p "$root$each"; mount --rbind "$each" "$root$each"; done
+    cd "$root"
+    pivot_root . before # with chroot, commands in containers would see the files of this machine
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-    exec chroot "$root" /usr/sbin/dockerd "$@"' dockerd "$(dirname "$0")/../root" "$ZUN_ENGINE_WORK" "$@"
+    busybox umount -l /before
+    exec dockerd "$@"' dockerd "$(dirname "$0")/../root" "$ZUN_ENGINE_WORK" "$@"
 DAEMON
     chmod +x "$folder/bin/dockerd"
     mv "$folder/new" "$folder/root"
