@@ -210,9 +210,9 @@ def _signals() -> dict[str, str]:
     for name, number in signal.Signals.__members__.items():
         add(name, name, str(int(number)))
     first, last = int(signal.SIGRTMIN), int(signal.SIGRTMAX)
-    for number in range(first + 1, last):
-        up, down = f"SIGRTMIN+{number - first}", f"SIGRTMAX-{last - number}"
-        add(up if number - first <= 15 else down, up, down, str(number))
+    for place in range(first + 1, last):
+        up, down = f"SIGRTMIN+{place - first}", f"SIGRTMAX-{last - place}"
+        add(up if place - first <= 15 else down, up, down, str(place))
     return spellings
 
 
