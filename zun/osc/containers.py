@@ -19,6 +19,7 @@ from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
 from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, terminal, versions, waiting
+from zun.osc.pairs import pairs
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -79,6 +80,12 @@ class _New:
         more: dict[str, Any] = {}
         if parsed_args.healthcheck:
             more["healthcheck"] = healthcheck.parse(parsed_args.healthcheck[0])
+        if parsed_args.environment:
+            more["environment"] = pairs("--environment", parsed_args.environment)
+        if parsed_args.label:
+            more["labels"] = pairs("--label", parsed_args.label)
+        if parsed_args.hint:
+            more["hints"] = placement.all_hints(parsed_args)
         interactive = parsed_args.interactive
         if interactive:
             more["interactive"] = True
@@ -86,9 +93,11 @@ class _New:
                 more["tty"] = True
         waiting_for_it = parsed_args.wait or (interactive and "Created" not in self.wanted)
         # Hide these options from python-zunclient. It would wait for ever if the container ended at once, exit with 0
-        # if the container failed, and end the health check's command at its first comma.
-        stock = argparse.Namespace(**{**vars(parsed_args), "wait": False, "interactive": False, "healthcheck": []})
+        # if the container failed, and cut health check, variables, labels and hints at commas.
+        hidden: dict[str, Any] = {"healthcheck": [], "environment": [], "label": []}
+        stock = argparse.Namespace(**{**vars(parsed_args), "wait": False, "interactive": False, **hidden})
         with _asked(client, stock, more):
+            stock.hint = []
             columns, values = super().take_action(stock)  # type: ignore[misc]
             if not waiting_for_it:
                 return columns, values

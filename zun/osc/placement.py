@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from zunclient.api_versions import APIVersion
-from zunclient.common.utils import format_args
 
-from zun.osc import mounts, versions
+from zun.osc import mounts, pairs, versions
 from zun.osc.explanation import option
 from zun.topology import CPUPolicy
 
@@ -36,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def all_hints(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return all given hints, with ``--group`` as the hint ``group``."""
-    given: dict[str, Any] = format_args(parsed_args.hint)
+    given = pairs.hints(parsed_args.hint)
     if parsed_args.group:
         given["group"] = parsed_args.group
     return given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linux capabilities on the command line, against a real HTTP server."""
+"""Options of create and run beside those of placement, against a real HTTP server."""
 
 import io
 import types
@@ -33,6 +33,15 @@ def run(command, *argv, max_version="1.46"):
 def test_capabilities_go_out_at_1_46(command):
     (asked,) = run(command, "--capability", "NET_RAW", "--capability", "cap_chown", "busybox")
     assert (asked.version, asked.body["capabilities"]) == ("1.46", ["NET_RAW", "CHOWN"])
+
+
+@pytest.mark.parametrize("command", [CreateContainer, RunContainer])
+def test_a_value_with_commas_goes_out_whole(command):
+    value = "PLAINTEXT://k:29092,HOST://localhost:9092"
+    argv = ["--environment", f"LISTENERS={value}", "--label", "a=b;c,d=e", "--hint", "label:disk=ssd,x", "busybox"]
+    (asked,) = run(command, *argv)
+    assert asked.body["environment"] == {"LISTENERS": value}
+    assert (asked.body["labels"], asked.body["hints"]) == ({"a": "b;c,d=e"}, {"label:disk": "ssd,x"})
 
 
 def test_without_the_option_nothing_is_new():
