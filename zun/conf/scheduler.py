@@ -22,6 +22,8 @@ OPTS = [
             "DifferentHostFilter",
             "GroupAffinityFilter",
             "GroupAntiAffinityFilter",
+            "NumInstancesFilter",
+            "IoOpsFilter",
             "RamFilter",
             "CPUFilter",
             "DiskFilter",
@@ -60,6 +62,20 @@ OPTS = [
         min=1,
         help="Number of best hosts from which each host is drawn at random; 1 always takes the best. Several "
         "schedulers do not need more, because each has its own share of the hosts.",
+    ),
+    bounded.IntOpt(
+        "max_containers_per_host",
+        min=1,
+        help="Containers and capsules that NumInstancesFilter lets a host hold. An aggregate may have a lower number "
+        "under this name in its metadata. Unset: any number, whatever aggregates have. Nova has the option as "
+        "max_instances_per_host.",
+    ),
+    bounded.IntOpt(
+        "max_io_ops_per_host",
+        min=1,
+        help="Containers and images that IoOpsFilter lets a host make, rebuild, pull or commit at the same time. An "
+        "aggregate may have a lower number under this name in its metadata. Unset: any number, whatever aggregates "
+        "have. The count is as of the last comparison with the database, with this scheduler's own choices.",
     ),
     bounded.IntOpt(
         "failure_window",

@@ -4,6 +4,7 @@
 import datetime
 import enum
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Unpack
 
@@ -235,6 +236,22 @@ def of_uuids(uuids: Collection[str]) -> list[session.Row]:
     """Return the rows of those ``uuids`` that exist, in any order."""
     with session.reader() as connection:
         return session.rows(connection, sa.select(table).where(table.c.uuid.in_(uuids)))
+
+
+_IN_THE_MAKING = (states.Status.CREATING, states.Status.REBUILDING)
+_IMAGES_IN_THE_MAKING = (states.ImageStatus.PULLING, states.ImageStatus.COMMITTING)
+
+
+def in_the_making(hostnames: Collection[str] | None = None) -> dict[str, int]:
+    """Return how many containers and images each host makes, rebuilds, pulls or commits. Hosts with none are absent."""
+    counts: Counter[str] = Counter()
+    for rows, statuses in ((table, _IN_THE_MAKING), (models.images, _IMAGES_IN_THE_MAKING)):
+        statement = sa.select(rows.c.host, sa.func.count()).where(rows.c.status.in_(statuses), rows.c.host.is_not(None))
+        if hostnames is not None:
+            statement = statement.where(rows.c.host.in_(list(hostnames)))
+        with session.reader() as connection:
+            counts.update({host: int(count) for host, count in connection.execute(statement.group_by(rows.c.host))})
+    return dict(counts)
 
 
 def claims(hostnames: Collection[str] | None = None) -> list[session.Row]:

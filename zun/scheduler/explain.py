@@ -90,6 +90,8 @@ CODES: Mapping[str, HostCode | RefusalCode] = {
     "DifferentHostFilter": HostCode.NEIGHBOUR,
     "GroupAffinityFilter": HostCode.GROUP,
     "GroupAntiAffinityFilter": HostCode.GROUP,
+    "NumInstancesFilter": HostCode.OTHER,
+    "IoOpsFilter": HostCode.OTHER,
     "PciPassthroughFilter": HostCode.DEVICE,
     "CpuSetFilter": HostCode.NO_PINNING,
     "DiskFilter": HostCode.DISK,

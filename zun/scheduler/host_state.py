@@ -112,8 +112,9 @@ class HostState:
     """One host at one moment. Memory is in MiB, disk in GiB.
 
     ``service`` is the row of its compute service, or None. ``groups`` counts the members of each container group that
-    hold resources here, ``images`` the containers of each image. ``failures`` are the times (of the table's clock) at
-    which the host failed to make or start a container.
+    hold resources here, ``images`` the containers of each image. ``io_ops`` counts the containers and images that the
+    host makes or rebuilds, with those that were just chosen for the host. ``failures`` are the times (of the table's
+    clock) at which the host failed to make or start a container.
 
     Each ``cached_property`` follows from the fields alone.
     """
@@ -138,6 +139,7 @@ class HostState:
     groups: Mapping[str, int] = field(default_factory=dict)
     images: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[float, ...] = ()
+    io_ops: int = 0
 
     @cached_property
     def room(self) -> Room:

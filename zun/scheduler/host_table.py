@@ -67,8 +67,14 @@ class HostTable:
         clock: Callable[[], float] = time.monotonic,
         compare_together: int = COMPARE_TOGETHER,
         background: Executor | None = None,
+        counts_io_ops: bool = False,
     ) -> None:
-        """Start with an empty table. ``background`` runs comparisons that requests must not wait for."""
+        """Start with an empty table. ``background`` runs comparisons that requests must not wait for.
+
+        ``counts_io_ops``: read ``HostState.io_ops`` with each comparison.
+        """
+        self._counts_io_ops = counts_io_ops
+        self._making: dict[str, int] = {}  # host -> what it makes, as of the last comparison
         self._failure_seconds = failure_seconds
         self._clock = clock
         self._lock = threading.RLock()
@@ -272,11 +278,14 @@ class HostTable:
             last = next(reversed(found.values())).id
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, None if limit is None else found)}
         sets = None if self._behind else aggregates.all_aggregates()
+        making = containers.in_the_making(None if limit is None else found) if self._counts_io_ops else {}
         with self._lock:
             for name, number in known:
                 if name not in found and (last is None or number <= last):
                     self._forget(name)
             self._set_services(found, rows)
+            if self._counts_io_ops:
+                self._set_io_ops(found, making)
             if sets is not None:
                 self._set_aggregates(sets)
             self._stale |= self._changed(found)
@@ -395,6 +404,7 @@ class HostTable:
             os_type=node["os_type"],
             aggregates=mine,
             failures=() if known is None else known.failures,
+            io_ops=self._making.get(name, 0) if known is None else known.io_ops,
         )
 
     def _shared_traits(self, node: Mapping[str, Any]) -> frozenset[str]:
@@ -411,6 +421,14 @@ class HostTable:
             state, row = self._hosts.find(name), rows.get(name)
             if state is not None and state.service != row:
                 self._hosts.put(replace(state, service=row))
+
+    def _set_io_ops(self, names: Collection[str], making: Mapping[str, int]) -> None:
+        for name in names:
+            self._making[name] = making.get(name, 0)
+            count = self._making[name] + len(self._bookings.on(name))
+            state = self._hosts.find(name)
+            if state is not None and state.io_ops != count:
+                self._hosts.put(replace(state, io_ops=count))
 
     def _set_aggregates(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows == self._aggregates:
@@ -434,6 +452,7 @@ class HostTable:
         for kept in (self._read_at, self._ids, self._own_zones):
             kept.pop(hostname, None)
         self._held.pop(hostname, None)
+        self._making.pop(hostname, None)
 
     def _put(self, hostname: str, uuid: str, held: Held) -> None:
         state = self._hosts.find(hostname)
@@ -441,7 +460,8 @@ class HostTable:
         if state.usage.claim(uuid) is not None:  # a message came twice: the container has a claim on the host
             self._recount(hostname)
             return
-        self._hosts.put(state.taken(uuid, held))
+        taken = state.taken(uuid, held)
+        self._hosts.put(replace(taken, io_ops=state.io_ops + 1) if self._counts_io_ops else taken)
 
     def _recount(self, hostname: str, generation: int | None = None) -> None:
         state = self._hosts.find(hostname)

@@ -42,11 +42,14 @@ class SchedulerService:
         self._conf = conf
         self._host: str = host or conf.host
         self._alone = alone
-        self.table = HostTable(
-            booking_seconds=conf.scheduler.booking_deadline, failure_seconds=conf.scheduler.failure_window
-        )
         self._filters = filters.load(conf.scheduler.enabled_filters, conf)
         self._weighers = weighers.load(conf.scheduler.weighers, conf)
+        reads = [each.reads_io_ops for each in self._filters] + [each.weigher.reads_io_ops for each in self._weighers]
+        self.table = HostTable(
+            booking_seconds=conf.scheduler.booking_deadline,
+            failure_seconds=conf.scheduler.failure_window,
+            counts_io_ops=any(reads),
+        )
         # Read the options now: an invalid value stops the program at its start instead of failing each sweep.
         self._lost_after, self._down_after = conf.scheduler.lost_after, conf.service_down_time
 

@@ -27,6 +27,8 @@ class HostFilter:
 
     # True if a rejection means that the host has too little left. Explanations name the nearest miss of these hosts.
     measures_capacity = False
+    # True if the filter reads ``HostState.io_ops``, which costs the database a query each time hosts are compared.
+    reads_io_ops = False
 
     def __init__(self, conf: cfg.ConfigOpts | None = None) -> None:
         """Keep the options that the filter needs. This base class needs none."""

@@ -30,6 +30,9 @@ class HostWeigher:
     ``weigh`` defines a weigher. ``weigh_all`` gives the same weights for all hosts at once, and is optional.
     """
 
+    # True if the weigher reads ``HostState.io_ops``, which costs the database a query each time hosts are compared.
+    reads_io_ops = False
+
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Keep the options that the weigher needs. This base class needs none."""
 
