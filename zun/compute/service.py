@@ -56,6 +56,7 @@ from zun.placement.tree import Disk, Provider, tree
 from zun.topology import CpuSet, HostTopology
 from zun.topology.cpuset import union
 from zun.topology.foreign import NO_FOREIGN, Foreign
+from zun.topology.ranges import MALFORMED
 from zun.volume.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
@@ -326,7 +327,11 @@ class ComputeService:
             before = NO_FOREIGN
         else:
             row = ComputeNode.topology(context, self._host)
-            before = Foreign.from_dict(row["foreign"]) if "foreign" in row else NO_FOREIGN
+            try:
+                before = Foreign.from_dict(row["foreign"]) if "foreign" in row else NO_FOREIGN
+            except MALFORMED as exc:  # written by hand; this host writes it anew
+                LOG.warning("What other services had of this host cannot be read from its row: %.200r", exc)
+                before = NO_FOREIGN
         others = self._ledger.others()
         return before if others is None else foreign_of(topology, self.tracker.usage, others, before.withheld)
 

@@ -2,10 +2,11 @@
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 from oslo_utils import timeutils
 
 from zun.common import exceptions
-from zun.db import compute_nodes, containers, services
+from zun.db import compute_nodes, containers, services, session
 from zun.db.compute_nodes import HostUsage
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.db.rows import CPUSET, NODE, container, node, together
@@ -32,6 +33,16 @@ def test_a_node_is_added_once_however_many_agents_start_together():
     rows = together(8, lambda number: node("h1", cpus=number))
     (row,) = compute_nodes.page(limit=9)
     assert {each["uuid"] for each in rows} == {row["uuid"]}
+
+
+@pytest.mark.parametrize("text", ["", "junk", "[1]", "5", "null", "[" * 10_000])
+def test_a_topology_of_another_form_counts_as_none(text):
+    """Written by hand. The agent of the host reads it at its start, and writes it anew."""
+    node("h1")
+    with session.writer() as connection:
+        connection.execute(sa.text("UPDATE compute_nodes SET topology = :text"), {"text": text})
+    assert compute_nodes.topology("h1") == {}
+    assert node("h1")["topology"] == NODE["topology"]
 
 
 TOPOLOGY = machine().configured(cpu_allocation_ratio=1.1, reserved_memory_mib=100)
