@@ -4,6 +4,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from zun.api.schemas import Field, Schema
 from zun.common import exceptions, traits
@@ -74,18 +75,24 @@ def parse_aliases(lines: Iterable[str]) -> Aliases:
     found: dict[str, Alias] = {}
     for line in lines:
         try:
-            name, alias = _parsed(line)
-            found[name] = _joined(found[name], alias) if name in found else alias
+            for members in _objects(line):
+                name, alias = _parsed(members)
+                found[name] = _joined(found[name], alias) if name in found else alias
         except (ValueError, exceptions.SchemaValidationError) as exc:
             raise exceptions.Misconfigured(f"[devices] alias = {line}: {exc}") from None
     return found
 
 
-def _parsed(line: str) -> tuple[str, Alias]:
+def _objects(line: str) -> list[Any]:
+    """Return the JSON objects of a line: one, or a list of them, as the environment has only one line."""
     try:
-        members = json.loads(line)
-    except ValueError as exc:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as exc:
         raise ValueError(f"it is not JSON: {exc}") from None
+    return value if isinstance(value, list) and value else [value]
+
+
+def _parsed(members: Any) -> tuple[str, Alias]:
     if not isinstance(members, dict):
         raise ValueError("it must be a JSON object")
     if members.get("numa_policy") == LEGACY:

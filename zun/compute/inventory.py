@@ -37,12 +37,14 @@ def inventory(
     sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
     _check(sets)
     ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
-    selected = device_spec.given(discovered.devices, _device_specs(conf.devices.device_spec))
+    specs = _device_specs(conf.devices.device_spec)
+    selected = device_spec.given(discovered.devices, specs)
     known, unknown = _known_to_runtime(selected, facts.cdi_names)
     offered, doubles = device_spec.without_doubles(known)
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
-    notes = (*discovered.notes, *unknown, *doubles, *_absent(discovered, sets), *lacking)
+    idle = _idle(specs, discovered.devices)
+    notes = (*discovered.notes, *idle, *unknown, *doubles, *_absent(discovered, sets), *lacking)
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],
@@ -124,13 +126,23 @@ def _kept_pages(texts: Sequence[str]) -> page_reserve.Pages:
 
 
 def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
-    specs = []
+    specs: list[device_spec.DeviceSpec] = []
     for text in texts:
         try:
-            specs.append(device_spec.parse(text))
+            specs += device_spec.parse_values(text)
         except ValueError as exc:
             raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
     return specs
+
+
+def _idle(specs: Sequence[device_spec.DeviceSpec], devices: Iterable[Device]) -> tuple[str, ...]:
+    """Return a note on each spec that selects no device of the host. Specs are counted over all values."""
+    devices = tuple(devices)
+    return tuple(
+        f"[devices] device_spec: object {number} selects no device of this host ({spec.conditions})"
+        for number, spec in enumerate(specs, 1)
+        if not any(map(spec.matches, devices))
+    )
 
 
 def _known_to_runtime(

@@ -7,9 +7,9 @@ OPTS = [
     cfg.MultiStrOpt(
         "device_spec",
         default=[],
-        help="Devices of this host that containers may get, one JSON object a line, in the form of Nova's option: "
-        "vendor_id, product_id, class, address or devname select PCI devices, path selects files under /dev, cdi "
-        "selects names of the Container Device Interface; physical_network, trusted, resource_class and traits are "
+        help="Devices of this host that containers may get, one JSON object or list a line, in the form of Nova's "
+        "option: vendor_id, product_id, class, address or devname select PCI devices, path selects files under /dev, "
+        "cdi selects names of the Container Device Interface; physical_network, trusted, resource_class and traits are "
         "tags of the selected ones. Examples: {\"vendor_id\": \"10de\", \"address\": \"0000:81:*.*\"}, "
         "{\"path\": \"/dev/hwrng\", \"resource_class\": \"CUSTOM_RNG\"}, "
         "{\"cdi\": \"vendor.com/class=*\", \"resource_class\": \"CUSTOM_CARD\"}. None: no device.",

@@ -20,6 +20,13 @@ _OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
 _MATCHING = (*_OF_PCI, "path", "cdi")
 _TAGS_OF_PCI = ("physical_network", "trusted")
 _TAGS = ("physical_network", "trusted", "resource_class", "traits")
+#: Tags of Nova without a meaning here: drivers are not changed, and containers do not migrate.
+_IDLE_TAGS = ("managed", "live_migratable")
+#: Tags of Nova that ask for what this service does not do.
+_REFUSED_TAGS = {
+    "remote_managed": "ports of a DPU's own switch are not for containers",
+    "one_time_use": "a device is given again after its container",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,14 @@ class DeviceSpec:
             and (self.devname is None or self.devname in device.interfaces)
             and any(map(self._has_address, filter(None, (device.address, device.physical))))
         )
+
+    @property
+    def conditions(self) -> str:
+        """Return the conditions for people: ``vendor_id 10de, class 03``."""
+        given = {"vendor_id": self.vendor_id, "product_id": self.product_id, "class": self.class_id}
+        given |= {"address": self.address and "{}:{}:{}.{}".format(*self.address)}
+        given |= {"devname": self.devname, "path": self.path, "cdi": self.cdi}
+        return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any PCI device"
 
     def tagged(self, device: Device) -> Device:
         """Return the device with the tags of this spec."""
@@ -122,6 +137,23 @@ def _given_already(device: Device, holders: Mapping[str, Device]) -> str | None:
     return held[0] if held and len(held) == len(device.nodes) else None
 
 
+def parse_values(text: str) -> tuple[DeviceSpec, ...]:
+    """Return the specs of one value of the option: a JSON object, or a list of JSON objects as Nova takes it.
+
+    Raise ValueError as ``parse``, with the number of the object in the list.
+    """
+    value = _json(text)
+    if not isinstance(value, list):
+        return (_spec(value),)
+    specs = []
+    for number, each in enumerate(value, 1):
+        try:
+            specs.append(_spec(each))
+        except ValueError as error:
+            raise ValueError(f"object {number} of the list: {error}") from None
+    return tuple(specs)
+
+
 def parse(text: str) -> DeviceSpec:
     """Return the spec of a JSON object. Raise ValueError, with the member, for what is no spec.
 
@@ -129,12 +161,20 @@ def parse(text: str) -> DeviceSpec:
     whose parts are hexadecimal numbers, ``*`` or empty; or an object with a regular expression for each of ``domain``,
     ``bus``, ``slot`` and ``function``.
     """
+    return _spec(_json(text))
+
+
+def _json(text: str) -> Any:
     try:
-        members = json.loads(text)
-    except ValueError as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
+
+
+def _spec(members: Any) -> DeviceSpec:
     if not isinstance(members, dict):
         raise ValueError("it must be a JSON object")
+    members = _without_other_tags(members)
     if unknown := sorted(set(members) - {*_MATCHING, *_TAGS}):
         raise ValueError(f"{unknown[0]} is not known; the members are {', '.join((*_MATCHING, *_TAGS))}")
     if not set(members) & set(_MATCHING):
@@ -155,6 +195,20 @@ def parse(text: str) -> DeviceSpec:
         resource_class=_resource_class(_text(members, "resource_class")),
         traits=_traits(members.get("traits", "")),
     )
+
+
+def _without_other_tags(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members without tags of Nova that change nothing here. Raise ValueError for one that would."""
+    for name in members.keys() & {*_IDLE_TAGS, *_REFUSED_TAGS}:
+        value = str(members[name]).lower()
+        if value not in (*_YES, *_NO):
+            raise ValueError(f"{name} must be yes or no, got {members[name]!r}")
+        if name in _REFUSED_TAGS and value in _YES:
+            raise ValueError(f"{name} cannot be served: {_REFUSED_TAGS[name]}. Remove it, or set it to no")
+    return {name: value for name, value in members.items() if name not in (*_IDLE_TAGS, *_REFUSED_TAGS)}
+
+
+_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 
 
 def _check_kind(members: Mapping[str, Any]) -> None:
@@ -237,19 +291,32 @@ def _address(value: Any) -> tuple[str, str, str, str]:
             except (re.error, TypeError):
                 raise ValueError(f"address: {name} must be a regular expression, got {part!r}") from None
     elif isinstance(value, str):
-        match = re.fullmatch(r"(?:([^:.]*):)?([^:.]*):([^:.]*)\.([^:.]*)", value.lower())
-        if value in _ANY:
-            parts = ["*"] * 4
-        elif match is None:
-            raise ValueError(f"address must look like 0000:81:00.0 or *:81:*.*, got {value!r}")
-        else:
-            parts = [part if part is not None else "*" for part in match.groups()]
-        widths = ("{4,8}", "{2}", "{2}", "{1}")
-        for name, part, width in zip(_PARTS, parts, widths, strict=True):
-            if part not in _ANY and not re.fullmatch(f"[0-9a-f]{width}", part):
-                raise ValueError(f"address: {name} must be hexadecimal digits or *, got {part!r}")
-        parts = [".*" if part in _ANY else part for part in parts]
+        parts = [".*" if part in _ANY else part for part in _parts_of_text(value)]
     else:
         raise ValueError(f"address must be a text or an object, got {value!r}")
     domain, bus, slot, function = parts
     return domain, bus, slot, function
+
+
+def _parts_of_text(text: str) -> list[str]:
+    """Return domain, bus, slot and function of an address, each in full width, ``*`` or empty.
+
+    Parts may be missing at the front, and so may the function: ``81:00.0``, ``.1`` and ``5:0`` for bus 05, slot 00.
+    """
+    if text in _ANY:
+        return ["*"] * 4
+    place, dot, function = text.lower().partition(".")
+    numbers = place.split(":") if place else []
+    if len(numbers) > 3 or "." in function or not (dot or len(numbers) > 1):
+        raise ValueError(f"address must look like 0000:81:00.0 or *:81:*.*, got {text!r}")
+    parts = ["*"] * (3 - len(numbers)) + numbers + [function if dot else "*"]
+    for index, (name, width, most) in enumerate(zip(_PARTS, (4, 2, 2, 1), (0xFFFFFFFF, 0xFF, 0x1F, 7), strict=True)):
+        part = parts[index]
+        if part in _ANY:
+            continue
+        if not re.fullmatch("[0-9a-f]{1,8}", part):
+            raise ValueError(f"address: {name} must be hexadecimal digits or *, got {part!r}")
+        if int(part, 16) > most:
+            raise ValueError(f"address: {name} must be at most {most:x}, got {part!r}")
+        parts[index] = f"{int(part, 16):0{width}x}"
+    return parts

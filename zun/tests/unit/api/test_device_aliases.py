@@ -56,6 +56,12 @@ def test_aliases(lines, aliases):
     assert parse_aliases(lines) == aliases
 
 
+def test_a_list_of_aliases_may_be_one_value():
+    """The environment has only one value for an option that may be repeated."""
+    lines = [line(name="gpu", vendor_id="10de"), line(name="nic", vendor_id="15b3")]
+    assert parse_aliases([f"[{', '.join(lines)}]"]) == parse_aliases(lines)
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

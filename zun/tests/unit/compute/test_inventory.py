@@ -179,3 +179,14 @@ def test_a_device_is_offered_once_with_a_note():
     topology = inventory(configuration(devices__device_spec=specs), machine_with, FACTS).topology
     assert topology.devices == (disk, replace(files[1], resource_class="CUSTOM_X"))
     assert topology.notes[-1].startswith("device /dev/nvme0n1 is not offered: device 0000:81:00.0, which is,")
+
+
+def test_a_spec_that_selects_no_device_leaves_a_note():
+    card = Device("0000:81:00.0", "10de", "20b0", "030200")
+    specs = ['[{"vendor_id": "10de"}, {"address": "0000:82:00.0"}]', '{"class": "03"}', '{"devname": "ens1"}']
+    topology = inventory(configuration(devices__device_spec=specs), replace(MACHINE, devices=(card,)), FACTS).topology
+    assert topology.devices == (card,)
+    assert [note for note in topology.notes if "device_spec" in note] == [
+        "[devices] device_spec: object 2 selects no device of this host (address 0000:82:00.0)",
+        "[devices] device_spec: object 4 selects no device of this host (devname ens1)",
+    ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.topology.device_spec import DeviceSpec, given, parse, without_doubles
+from zun.topology.device_spec import DeviceSpec, given, parse, parse_values, without_doubles
 from zun.topology.devices import Device, DeviceType
 
 GPU = Device("0000:81:00.0", "10de", "20b0", "030200")
@@ -29,9 +29,42 @@ ALL = (PF, VF, GPU, OTHER_GPU, DISTANT)
     pytest.param('{"address": "10000:*:*.*"}', (DISTANT,), id="a-long-domain"),
     pytest.param('{"address": {"bus": "81|c1", "function": "[0-3]"}}', (GPU, OTHER_GPU), id="expressions"),
     pytest.param('{"devname": "ens1"}', (PF,), id="interface"),
+    pytest.param('{"address": "0:5:0.0"}', (PF, VF), id="one-digit-parts"),
+    pytest.param('{"address": ".2"}', (VF,), id="function-alone"),
+    pytest.param('{"address": "5:10"}', (VF,), id="no-function"),
+    pytest.param('{"address": "00010000:5:0.0"}', (DISTANT,), id="eight-digits-of-a-domain"),
+    pytest.param('{"address": {"slot": "0"}}', (), id="an-expression-matches-a-whole-part"),
+    pytest.param('{"address": {"slot": "0.*"}}', (PF, VF, GPU, OTHER_GPU, DISTANT), id="an-expression-of-a-beginning"),
+    pytest.param('{"vendor_id": "10de", "managed": "yes", "live_migratable": "no"}', (GPU, OTHER_GPU), id="idle-tags"),
+    pytest.param('{"vendor_id": "10de", "remote_managed": "false", "one_time_use": false}', (GPU, OTHER_GPU), id="off"),
 ])
 def test_given(text, devices):
     assert given(ALL, [parse(text)]) == devices
+
+
+def test_a_list_of_one_value_is_taken_as_nova_takes_it():
+    text = '[{"vendor_id": "8086", "product_id": "10fb"}, {"vendor_id": "10de", "managed": "yes"}]'
+    assert given(ALL, parse_values(text)) == (PF, GPU, OTHER_GPU)
+    assert parse_values('{"vendor_id": "10de"}') == (parse('{"vendor_id": "10de"}'),)
+    assert parse_values("[]") == ()
+
+
+@pytest.mark.parametrize(("text", "problem"), [
+    ('[{"vendor_id": "10de"}, {"vendor": "1"}]', "object 2 of the list: vendor is not known"),
+    ('["10de"]', "object 1 of the list: it must be a JSON object"),
+    ('[[{"vendor_id": "10de"}]]', "object 1 of the list: it must be a JSON object"),
+    ("[" * 100_000, "it is not JSON"),
+])
+def test_a_wrong_object_of_a_list_is_counted(text, problem):
+    with pytest.raises(ValueError) as caught:
+        parse_values(text)
+    assert str(caught.value).startswith(problem)
+
+
+def test_conditions_are_for_people():
+    assert parse('{"vendor_id": "10de", "class": "03"}').conditions == "vendor_id 10de, class 03"
+    assert parse('{"address": "81:0.0"}').conditions == "address .*:81:00.0"
+    assert parse('{"vendor_id": "*"}').conditions == "any PCI device"
 
 
 def test_the_first_spec_gives_the_tags():
@@ -63,6 +96,15 @@ def test_no_spec_gives_nothing():
     ('{"class": "3"}', "class must be two, four or six hexadecimal digits or *, got '3'"),
     ('{"address": "81"}', "address must look like 0000:81:00.0 or *:81:*.*, got '81'"),
     ('{"address": "0000:8g:00.0"}', "address: bus must be hexadecimal digits or *, got '8g'"),
+    ('{"address": "0:0:81:0.0"}', "address must look like"),
+    ('{"address": "81:00.0.1"}', "address must look like"),
+    ('{"address": "81:20.0"}', "address: slot must be at most 1f, got '20'"),
+    ('{"address": "100:00.0"}', "address: bus must be at most ff, got '100'"),
+    ('{"address": "81:00.8"}', "address: function must be at most 7, got '8'"),
+    ('{"vendor_id": "10de", "remote_managed": "yes"}', "remote_managed cannot be served"),
+    ('{"vendor_id": "10de", "one_time_use": true}', "one_time_use cannot be served"),
+    ('{"vendor_id": "10de", "managed": "perhaps"}', "managed must be yes or no, got 'perhaps'"),
+    ('{"managed": "yes"}', "it selects nothing"),
     ('{"address": 81}', "address must be a text or an object, got 81"),
     ('{"address": {"slots": "1"}}', "address has domain, bus, slot, function, not slots"),
     ('{"address": {"bus": "["}}', "address: bus must be a regular expression, got '['"),
