@@ -49,6 +49,11 @@ def test_api(tmp_path):
     assert rows
 
 
+def test_costs(tmp_path):
+    rows = run("costs", tmp_path / "json", "--step", "400", "--limit", "1e9")
+    assert len(rows) > 15 and all(row["status"] != 500 for row in rows)
+
+
 def test_footprint(tmp_path):
     found = run("footprint", tmp_path / "json", "--runs", "1", "--settle", "0", environment=NOWHERE)
     assert found.keys() == {"python alone", "zun-allinone"}

@@ -145,6 +145,24 @@ def test_a_number_of_a_page_is_that_of_the_code(name, told, real):
     assert float(COUNTED.get(found[1].lower(), found[1])) == float(real)
 
 
+def told_limits():
+    """The numbers in bytes, seconds or pieces beside each name of the page about limits."""
+    units = {"KiB": 1024, "MiB": 1024**2}
+    for names, told in re.findall(r"^   \* - (``.+)\n     - (.+)$", page("admin/limits"), re.MULTILINE):
+        found = [float(number) * units.get(unit, 1) for number, unit in re.findall(r"(\d+)(?: (KiB|MiB))?", told)]
+        yield from zip(re.findall(r"``([A-Z_]+)``", names), found, strict=False)
+
+
+def test_the_page_of_limits_has_each_with_its_number():
+    real = {name: value for name, value in vars(limits).items() if name.isupper() and name not in ("KIB", "MIB")}
+    told = dict(told_limits())
+    told["FIELD_BYTES"] = {
+        name: int(size) * 1024
+        for name, size in re.findall(r"^``(\w+)``.*  (\d+) KiB$", page("admin/limits"), re.MULTILINE)
+    }
+    assert told == real
+
+
 def test_figures_of_the_readme_are_those_of_the_benchmark_pages():
     figures = re.findall(r"([\d.]+) (?:ms|%)", section(PAGES["README.rst"], "Beside others"))
     pages = "".join(page(f"contributor/{name}") for name in ("scheduler-speed", "api-speed", "packing"))
