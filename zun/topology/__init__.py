@@ -36,7 +36,7 @@ Among all choices that serve, ``plan`` takes the best by one key, most important
 13. lowest cell ids, 14. lowest CPU ids.
 
 So siblings stay together, a broken core or a nearly full cell is used up before a whole one is broken, and equal
-questions get equal answers. The search is exact up to sixteen cells with CPUs; ``search/README.rst`` explains it.
+questions get equal answers. The search is exact unless it uses up its steps; ``search/README.rst`` explains it.
 
 - Thread policy ``prefer`` gives any free threads. ``isolate`` gives one thread each of cores that are entirely free,
   and withholds the other threads. ``require`` gives cores whole and needs cores with siblings; of an odd count the last

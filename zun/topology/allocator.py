@@ -13,10 +13,11 @@ from zun.topology.request import PlacementRequest
 from zun.topology.search.booking import book, draw, draw_together
 from zun.topology.search.cover import Cover
 from zun.topology.search.devices import DeviceSearch
-from zun.topology.search.nearest import changes, nearest, without_devices
+from zun.topology.search.nearest import changes, further, nearest, without_devices
 from zun.topology.search.own_cells import on_own_cells
 from zun.topology.search.question import Question, Stocks
-from zun.topology.search.reason import refused, refused_devices
+from zun.topology.search.reason import refused, refused_devices, unproven
+from zun.topology.search.steps import Steps
 from zun.topology.usage import Usage
 from zun.topology.view import view_of
 
@@ -24,23 +25,23 @@ from zun.topology.view import view_of
 def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | Refusal:
     """Return the best place for ``request`` on this host, or a ``Refusal`` that says why there is none.
 
-    The answer is exact and deterministic: a refusal means that no choice of CPUs and cells can serve, and equal
-    arguments get equal answers.
+    The answer is deterministic: equal arguments get equal answers. It is exact unless the search is so large that its
+    steps are used up: a refusal means that no choice of CPUs and cells can serve, or its code is ``UNPROVEN``.
     """
     if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
-    questions = _questions(topology, usage, request)
-    found = _in_its_shape(questions) or _in_few_cells(questions)
+    steps = Steps()
+    questions = _questions(topology, usage, request, steps)
+    found = _answer(questions)
     if found is not None:
         return found
-
-    def fits(other: PlacementRequest) -> bool:
-        return _granted(topology, usage, other) is not None
-
-    if request.devices and fits(without_devices(request)):
-        refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
-    else:
+    if not request.devices or _granted(topology, usage, without_devices(request), Steps()) is None:
         refusal = refused(topology, usage, request, questions)
+    elif steps.cut:
+        refusal = unproven(topology, usage, request, questions[-1].page_kib)
+    else:
+        fits = further(topology, usage, _granted)
+        refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
     near = (topology, usage, request, _granted, questions)
     return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
 
@@ -63,28 +64,34 @@ def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | 
     return [size for size in huge if size == wanted]
 
 
-def _granted(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | None:
+def _granted(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps) -> Plan | None:
     """Return what ``plan`` returns, but None instead of a refusal, which takes time to word."""
     if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
-    questions = _questions(topology, usage, request)
-    return _in_its_shape(questions) or _in_few_cells(questions)
+    return _answer(_questions(topology, usage, request, steps))
 
 
-def _questions(topology: HostTopology, usage: Usage, request: PlacementRequest) -> list[Question]:
-    """Return the question of each page size."""
+def _questions(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps) -> list[Question]:
+    """Return the question of each page size; they share ``steps``."""
     view = view_of(topology, request.isolation)
     stocks: Stocks = {}
-    devices = device_search(topology, usage, request) if request.devices else None
-    return [Question(view, usage, request, size, stocks, devices) for size in page_sizes(topology, request)]
+    devices = device_search(topology, usage, request, steps) if request.devices else None
+    return [Question(view, usage, request, size, stocks, devices, steps) for size in page_sizes(topology, request)]
 
 
-def device_search(topology: HostTopology, usage: Usage, request: PlacementRequest) -> DeviceSearch | None:
+def device_search(
+    topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps | None = None
+) -> DeviceSearch | None:
     """Return the search for the devices of ``request``, or None if the request is for no device."""
     if not any(each.count for each in request.devices):
         return None
     view = view_of(topology, request.isolation)
-    return DeviceSearch(topology.device_view, view, usage.held_devices, request.devices, request.device_same)
+    return DeviceSearch(topology.device_view, view, usage.held_devices, request.devices, request.device_same, steps)
+
+
+def _answer(questions: list[Question]) -> Plan | None:
+    """Return the best plan, or None."""
+    return _in_its_shape(questions) or _in_few_cells(questions)
 
 
 # The shape that is asked for
@@ -92,10 +99,14 @@ def device_search(topology: HostTopology, usage: Usage, request: PlacementReques
 
 def _in_its_shape(questions: list[Question]) -> Plan | None:
     """Return a plan with one cell for each part of the request, in the first page size that serves, or None."""
-    for question in questions:
-        if question.request.numa_affinity == "none":
+    for number, question in enumerate(questions, 1):
+        affinity = question.request.numa_affinity
+        if affinity == "none":
             return None
-        taken = on_own_cells(question)
+        # Other page sizes, or any cells, may serve if this size and shape do not.
+        searches_left = len(questions) - number + (affinity == "prefer")
+        with question.steps.keeping(searches_left / (searches_left + 1) if question.limited else 0):
+            taken = on_own_cells(question)
         if taken is not None:
             return book(question, taken, draw(question, taken))
     return None

@@ -43,6 +43,8 @@ class RefusalCode(StrEnum):
     """Each part of an uneven request fits somewhere, but not all of them at once."""
     DEVICES = "devices"
     """CPUs and memory are free, but too few devices that serve with them."""
+    UNPROVEN = "unproven"
+    """CPUs and memory are free. The search for cells with the devices ended at its limit of steps and found none."""
     CPUS_TAKEN = "cpus-taken"
     """Another container now holds a CPU of the plan (``Usage.fits`` only)."""
     CPUS_GONE = "cpus-gone"
@@ -141,15 +143,15 @@ class Refusal:
     def nearest(self) -> PlacementRequest | None:
         """The nearest request that would have fitted, or None.
 
-        The first of these that fits is nearest: weaker policies of devices; a larger part of the host for groups of
-        devices; fewer devices; fewer CPUs or less memory, whichever gives up less; more cells; any cells; no thread
-        policy; no isolation; smaller pages; less of both, and no devices.
+        The first of these that is found to fit is nearest: weaker policies of devices; a larger part of the host for
+        groups of devices; fewer devices; fewer CPUs or less memory, whichever gives up less; more cells; any cells; no
+        thread policy; no isolation; smaller pages; less of both, and no devices.
         """
         return self._find() if self._find else None
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """The smallest change in each dimension that would have fitted, in the order of ``Dimension``."""
+        """The smallest change in each dimension that is found to fit, in the order of ``Dimension``."""
         return self._list() if self._list else ()
 
     def __str__(self) -> str:

@@ -17,8 +17,13 @@ from itertools import combinations
 from zun.topology.masks import mirrored
 from zun.topology.request import MICRO
 from zun.topology.search.cost import AWAY, CACHES, CORE_LEFT, CORES, DISTANCE, FAR, REMOTE, id_bits, low_ids
+from zun.topology.search.devices import Teller
 from zun.topology.search.question import CpuTeller, Drawn, Offer, Question, Taken
-from zun.topology.search.sets import STEPS, Chosen, SetSearch, Supply, alike, distances_among, peers_among
+from zun.topology.search.sets import Chosen, SetSearch, Supply, alike, distances_among, mask_of, peers_among
+
+Way = tuple[int, list[int]]
+"""A way to take the CPUs of a set: its cost, with the id bits below it and without memory, and the amount of each cell.
+"""
 
 
 class Cover:
@@ -41,6 +46,8 @@ class Cover:
         self.low = low_ids(question.view, cells)
         self.far = question.device_teller(cells, self.bits)
         """Cost of the devices by mask of the positions that the container runs on, None without devices."""
+        if self.far is not None and question.dedicated:
+            self.far = self.far.only(mask_of([c for c, cap in enumerate(self.caps) if cap]))
         self.tellers: list[tuple[CpuTeller, CpuTeller]] = []
         self.full: list[int] = []
         self.idle: list[int] = []
@@ -51,7 +58,10 @@ class Cover:
         self.like: list[int] = []
         self.drawn: dict[Chosen, Drawn] = {}
         self.spared: dict[int, tuple[list[int], set[int]]] = {}
-        self.steps = STEPS
+        self.best_ways: dict[Chosen, list[Way]] = {}
+        self.steps = question.steps
+        self.runs: bool | None = None
+        """False if no cells, one for each CPU of the request, have the devices."""
 
     def _fewest(self) -> int:
         """Return a lower bound on the number of cells, or one more than the host has if no set can serve."""
@@ -67,6 +77,8 @@ class Cover:
             return None
         if not self.full:
             self._look()
+        if self.far is not None and not self._have_devices(count, self.far):
+            return None
         unary, base, spare = self._bounds(count)
         # Memory that is not on the chosen cells is no nearer than the shortest way from a cell to another node.
         ways = self.question.view.ways
@@ -79,6 +91,7 @@ class Cover:
             base=base,
             leaf=self._leaf,
             supplies=(
+                *(self.far.supplies if self.far is not None else ()),
                 Supply(self.caps, self.cpus, spare=spare),
                 Supply(self.reach, self.need),
                 Supply(self.own, self.need, remote << self.bits, lack=self._lack),
@@ -86,10 +99,31 @@ class Cover:
             alike=self.like,
             floor=self.far,
             steps=self.steps,
+            quick=self.steps.cut,
         )
-        chosen = search.run()
-        self.steps = max(0, search.steps)
+        # Larger sets may serve if no set of this size is found, so they need steps as well.
+        with self.steps.keeping(0.5 if self.question.limited and count < len(self.cells) else 0):
+            chosen = search.run()
         return None if chosen is None else self._taken(chosen)
+
+    def _have_devices(self, count: int, far: Teller) -> bool:
+        """Return False if no ``count`` cells have the devices, as far as that is known without a look at each set."""
+        # Each cell that a dedicated container runs on gives a CPU. Then larger sets have no more devices.
+        most = min(count, self.cpus) if self.question.dedicated else count
+        if any(_top(supply.amounts, most) < supply.wanted for supply in far.supplies):
+            return False
+        if most == count:
+            return True
+        if self.runs is None:
+            size = len(self.cells)
+            search = SetSearch(
+                count=most, distances=self.distances, weight=0, unary=[0] * size, base=0,
+                leaf=lambda chosen, limit: None if far(mask_of(chosen)) is None else 0,
+                supplies=far.supplies, floor=far, steps=self.steps,
+            )
+            with self.steps.keeping(0.5):
+                self.runs = search.run() is not None or self.steps.over
+        return self.runs
 
     def _look(self) -> None:
         """Compute what every search needs, whatever its count: distances, costs of full cells, alike cells."""
@@ -153,8 +187,13 @@ class Cover:
         if enough is not None and memory + self.least >= enough:
             return None
         if self.far is not None:
-            ways = self._ways(chosen, drawn)
-            return (memory << self.bits) + min(ways)[0] - low_cells if ways else None
+            # The container has no nearer devices than on all chosen cells.
+            devices = self.far(mask_of(chosen))
+            lowest = (memory + self.least << self.bits) - low_cells
+            if devices is None or (limit is not None and lowest + devices >= limit):
+                return None
+            ways = self._cheapest_ways(chosen, drawn, self.far)
+            return (memory << self.bits) + ways[0][0] - low_cells if ways else None
         if self.alone:
             least = self._given_by_one(chosen, drawn, memory, enough)
             return None if least is None else (least << self.bits) - low_cells
@@ -284,7 +323,7 @@ class Cover:
         """Return the offer of each chosen cell; the best of the givers keeps the CPUs that are not needed."""
         drawn = self._drawn(chosen, self.need - _of(self.own, chosen))
         if self.far is not None:
-            ways = self._ways(chosen, drawn)
+            ways = self.best_ways[chosen]
         else:
             ways = [
                 (more + self._cost(last, self.caps[last] - kept) - self.full[last], amounts)
@@ -314,28 +353,47 @@ class Cover:
 
     # With devices
 
-    def _ways(self, chosen: Chosen, drawn: Drawn) -> list[tuple[int, list[int]]]:
-        """Return every way to take the CPUs of ``chosen`` with which devices serve: (cost, amount of each cell).
+    def _cheapest_ways(self, chosen: Chosen, drawn: Drawn, far: Teller) -> list[Way]:
+        """Return the cheapest ways to take the CPUs of ``chosen`` with which devices serve. They are remembered."""
+        if chosen not in self.best_ways:
+            with self.steps.keeping(0.875):
+                ways = self._ways(chosen, drawn, far)
+            least = min(ways)[0] if ways else 0
+            self.best_ways[chosen] = [way for way in ways if way[0] == least]
+        return self.best_ways[chosen]
 
-        The cost has the id bits below it, and no memory of ``chosen``. Which cells give CPUs decides about devices, so
-        every choice of givers is a way. Further cells give CPUs only if no devices serve without.
+    def _ways(self, chosen: Chosen, drawn: Drawn, far: Teller) -> list[Way]:
+        """Return every way to take the CPUs of ``chosen`` with which devices serve.
+
+        Which cells give CPUs decides about devices, so every choice of givers is a way. Further cells give CPUs only if
+        no devices serve without.
         """
         dedicated, count = self.question.dedicated, len(chosen)
         number = self._number(chosen) if self.idle else count
-        top = sorted([self.caps[c] for c in chosen], reverse=True)[:number]
-        least = self.cpus if number == 1 else sum(top)
-        ways: list[tuple[int, list[int]]] = []
-        for givers in combinations(chosen, number):
+        least = self.cpus if number == 1 else _top([self.caps[c] for c in chosen], number)
+        ways: list[Way] = []
+        for givers in self._choices(chosen, number, far):
             if _of(self.caps, givers) < least:
                 continue
             for _, _, amounts in self._amounts(chosen, givers):
                 ways += self._way(chosen, givers if dedicated else chosen, drawn, amounts)
         while not ways and dedicated and number < min(count, self.cpus):
             number += 1
-            for givers in combinations(chosen, number):
+            for givers in self._choices(chosen, number, far):
                 if _of(self.caps, givers) >= self.cpus and min(map(self.caps.__getitem__, givers)):
                     ways += self._way(chosen, givers, drawn, self._little(chosen, givers))
         return ways
+
+    def _choices(self, chosen: Chosen, number: int, far: Teller) -> Iterator[tuple[int, ...]]:
+        """Yield the choices of so many givers that may have the devices, until the steps are used up."""
+        supplies = far.supplies if self.question.dedicated else ()  # a shared container runs on all chosen cells
+        if any(_top([supply.amounts[c] for c in chosen], number) < supply.wanted for supply in supplies):
+            return
+        for givers in combinations(chosen, number):
+            if not self.steps.spend(1):
+                return
+            if all(_of(supply.amounts, givers) >= supply.wanted for supply in supplies):
+                yield givers
 
     def _number(self, chosen: Chosen) -> int:
         """Return the number of cells that give CPUs: as few as possible."""
@@ -354,12 +412,10 @@ class Cover:
             left -= amounts[c] - 1
         return [amounts.get(c, 0) for c in chosen]
 
-    def _way(
-        self, chosen: Chosen, running: Sequence[int], drawn: Drawn, amounts: list[int]
-    ) -> Iterator[tuple[int, list[int]]]:
+    def _way(self, chosen: Chosen, running: Sequence[int], drawn: Drawn, amounts: list[int]) -> Iterator[Way]:
         """Yield the way with these amounts if devices serve the container on the cells ``running``."""
         assert self.far is not None
-        far = self.far(sum([1 << c for c in running]))
+        far = self.far(mask_of(running))
         if far is None:
             return
         cost = sum([self._cost(c, amount) for c, amount in zip(chosen, amounts, strict=True)])

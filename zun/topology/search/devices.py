@@ -12,41 +12,51 @@ Cells are masks of positions in ``HostView.cells``: 0b101 is the first and the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from operator import or_
+from typing import NamedTuple, Self
 
-from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame, GivenDevice, HeldDevice
+from zun.topology.device_request import DevicePolicy, DeviceRequest, GivenDevice, HeldDevice
 from zun.topology.device_view import DeviceView, serving
 from zun.topology.devices import Device, DeviceType
-from zun.topology.search.matching import cheapest_matching
+from zun.topology.search.device_groups import Chosen, Groups, LikeGroupCosts, Options, places_of, serve
+from zun.topology.search.sets import Supply
+from zun.topology.search.steps import Steps
 from zun.topology.view import CellView, HostView
 
 BRANCHES = 1000
 """Limit on the choices between physical functions and their virtual ones in one search."""
 
+BRANCH_STEPS = 5000
+"""Limit on the steps of these choices."""
+
 _RARITY = 20
 """Bits for each rule about rare devices: more than any sum over the devices of a container."""
 
-Options = Sequence[dict[int, int]]
-"""By request, the cost of each device that serves it: cost by position in ``DeviceSearch.free``."""
 
-Chosen = tuple[int, list[list[int]]]
-"""The cost of a choice, and by request the positions of its devices."""
+class Source(NamedTuple):
+    """Devices of one node under one policy. They are equally far from every set of cells."""
 
-Places = Sequence[tuple[Sequence[Sequence[int]], bool]]
-"""By request, the positions of its devices in a place; and True if devices there share the place."""
+    near: int
+    """The cells (mask) of which the container must have one to get the devices, or -1 if any cell will do."""
+    rungs: Sequence[tuple[int, int]]
+    """Each distance, nearest first, with the cells (mask) that are as near or nearer."""
 
-Offers = list[tuple[int, int, list[list[int]]]]
-"""The groups that a place can hold, as a ``_state``, the cost of their devices, and by request the positions."""
+    @property
+    def deciding(self) -> int:
+        """The cells (mask) that decide the price; any other cells change nothing. -1 is all."""
+        if self.near < 0:
+            return self.rungs[-2][1] if len(self.rungs) > 1 else 0
+        return self.near if any(mask == self.near for _, mask in self.rungs) else -1
 
-_FIELD = 32
-"""Bits for the number of groups of one kind in a ``_state``."""
-
-_GUARD = 1 << _FIELD - 1
-"""A bit above each number. A subtraction that makes the number negative clears the bit."""
-
-Teller = Callable[[int], int | None]
-"""Returns the cost of the devices for a mask of cells, or None if no devices serve there."""
+    def price(self, cells: int) -> int | None:
+        """Return the distance from these cells, or None if the policy forbids the devices."""
+        if self.near & cells:
+            for distance, mask in self.rungs:
+                if mask & cells:
+                    return distance
+        return None
 
 
 class DeviceSearch:
@@ -59,47 +69,52 @@ class DeviceSearch:
         held: frozenset[HeldDevice],
         requests: Sequence[DeviceRequest],
         same: str,
+        steps: Steps | None = None,
     ) -> None:
-        """Prepare the search. ``held`` are the devices that other containers hold."""
+        """Prepare the search, which shares ``steps``. ``held`` are the devices that other containers hold."""
         self.view = view
         self.requests = [each for each in requests if each.count]
+        self.steps = steps or Steps()
         taken = devices.taken(held)
         serves = [[each for each in serving(devices, r) if each.address not in taken] for r in self.requests]
         self.free = serves[0] if len(serves) == 1 else _union(serves)
-        places = {device.address: position for position, device in enumerate(self.free)}
-        self.able = [[places[device.address] for device in able] for able in serves]
+        positions = {device.address: position for position, device in enumerate(self.free)}
+        self.able = [[positions[device.address] for device in able] for able in serves]
         self.apart = len(self.free) == sum([len(able) for able in serves])
         """True if no device serves two requests."""
-        self.rivals = _rivals(self.free, places) if sum([each.count for each in self.requests]) > 1 else {}
+        self.rivals = _rivals(self.free, positions) if sum([each.count for each in self.requests]) > 1 else {}
         """By position of a physical function, the positions of its virtual ones."""
-        self.places = _places(self.free, self.able, view, same) if len(self.requests) > 1 else None
-        """The parts of the host that a group must share; None if groups share nothing."""
-        self.kinds = _kinds(self.requests)
+        places = places_of(self.free, self.able, view, same) if len(self.requests) > 1 else None
+        self.groups = None if places is None else Groups(self.requests, places, self.steps)
+        """The groups that must share a place; None if groups share nothing."""
         self._devices, self._held = devices, held
-        self._offered: dict[tuple[int, object], Offers] = {}
-        """The offers by position of the place and the costs of its devices."""
+        self._sources, self._source_of = self._all_sources()
+        self._deciding = reduce(or_, [source.deciding for source in self._sources], 0)
+        self._quick = self._quick_costs()
         self._sums: dict[int, int | None] = {}
+        """Costs by mask of the deciding cells."""
+        self._by_prices: dict[Sequence[int | None], int | None] = {}
 
     def cost(self, cells: int) -> int | None:
-        """Return the smallest sum of distances for a container on these cells, or None if no devices serve."""
-        if cells not in self._sums:
-            found = self._best(self._distances(cells))
-            self._sums[cells] = None if found is None else found[0]
-        return self._sums[cells]
+        """Return the smallest sum of distances for a container on these cells.
 
-    def teller(self, cells: Sequence[CellView], weight: int) -> Teller:
-        """Return ``cost`` times ``weight`` as a function of a mask of positions in ``cells``."""
-        bits = [1 << cell.index for cell in cells]
-
-        def tell(mask: int) -> int | None:
-            far = self.cost(sum([bit for position, bit in enumerate(bits) if mask >> position & 1]))
-            return None if far is None else far * weight
-
-        return tell
+        Return None if no devices serve, or if the steps are used up.
+        """
+        key = cells & self._deciding
+        if key not in self._sums:
+            if not self.steps.spend(2 + len(self._sources) // 8):
+                return None
+            prices = tuple([source.price(cells) for source in self._sources])
+            if prices not in self._by_prices:
+                self._by_prices[prices] = self._cost(prices)
+            self._sums[key] = self._by_prices[prices]
+        return self._sums[key]
 
     def given(self, cells: int) -> tuple[GivenDevice, ...]:
         """Return the best devices for a container on these cells, which ``cost`` allows."""
-        found = self._best(self._keys(self._distances(cells)))
+        distances = self._options([source.price(cells) for source in self._sources])
+        # If there are too many choices between functions to try all, only some order of trying them may find devices.
+        found = self._best(self._keys(distances)) or self._best(distances)
         assert found is not None, "it has a cost"
         return tuple([
             GivenDevice.of(request.name, device)
@@ -109,33 +124,44 @@ class DeviceSearch:
 
     # What a device costs
 
-    def _distances(self, cells: int) -> Options:
-        """Return by request the distance of each device that the policy of the request allows."""
-        chosen = [cell for cell in self.view.cells if cells >> cell.index & 1]
-        far: dict[int | None, int] = {
-            node: min([cell.apart[node] for cell in chosen])
-            for node in {device.cell for device in self.free}
-            if node is not None and node in chosen[0].apart
-        }
+    def _all_sources(self) -> tuple[list[Source], list[dict[int, int]]]:
+        """Return all sources of devices, and by request the source of each device by position."""
+        numbers: dict[Source, int] = {}
+        known: dict[tuple[str, int | None], int] = {}
         found = []
         for request, able in zip(self.requests, self.able, strict=True):
             policy = request.numa_policy
-            if policy == DevicePolicy.NONE:
-                found.append(dict.fromkeys(able, 0))
-                continue
-            if policy == DevicePolicy.PREFERRED:
-                found.append({p: far.get(self.free[p].cell, self.view.beyond) for p in able})
-                continue
-            near = {node: distance for node, distance in far.items() if self._local(node, chosen, policy)}
-            found.append({p: near[node] for p in able if (node := self.free[p].cell) in near})
-        return found
+            for node in dict.fromkeys([self.free[position].cell for position in able]):
+                if (policy, node) not in known:
+                    known[policy, node] = numbers.setdefault(self._source(policy, node), len(numbers))
+            found.append({position: known[policy, self.free[position].cell] for position in able})
+        return [*numbers], found
 
-    def _local(self, node: int | None, chosen: Sequence[CellView], policy: str) -> bool:
-        """Return whether ``policy`` lets a container on the cells ``chosen`` have devices of the cell ``node``."""
-        if node is None or policy == DevicePolicy.REQUIRED:
-            return any(cell.id == node for cell in chosen)
+    def _source(self, policy: str, node: int | None) -> Source:
+        """Return how far the devices of a node are, and the cells that allow them by this policy."""
+        cells = self.view.cells
+        if policy == DevicePolicy.NONE:
+            return Source(-1, ((0, -1),))
+        if node is None or not cells or node not in cells[0].apart:  # nobody knows how far
+            return Source(-1 if policy == DevicePolicy.PREFERRED else 0, ((self.view.beyond, -1),))
+        return Source(self._allowing(policy, node), _rungs(node, cells))
+
+    def _allowing(self, policy: str, node: int) -> int:
+        """Return the cells (mask) of which a container must have one to get devices of a known node; -1 is any."""
+        if policy == DevicePolicy.PREFERRED:
+            return -1
         sockets = self._devices.sockets
-        return any(sockets[cell.id] & sockets[node] for cell in chosen)
+        return sum([
+            1 << cell.index for cell in self.view.cells
+            if cell.id == node or (policy == DevicePolicy.SOCKET and sockets[cell.id] & sockets[node])
+        ])
+
+    def _options(self, prices: Sequence[int | None]) -> Options:
+        """Return by request the distance of each device that the policy of the request allows."""
+        return [
+            {position: price for position, source in sources.items() if (price := prices[source]) is not None}
+            for sources in self._source_of
+        ]
 
     def _keys(self, distances: Options) -> Options:
         """Return costs that decide by all rules: distance, rarity and addresses."""
@@ -171,14 +197,37 @@ class DeviceSearch:
 
     # The cheapest choice
 
+    def _quick_costs(self) -> LikeGroupCosts | list[Row] | None:
+        """Return what tells the cost of devices by their sources, or None if devices must be chosen for that."""
+        if self.rivals or not self.apart:
+            return None
+        if self.groups is not None:
+            return LikeGroupCosts(self.groups, self.requests[0].count, self._source_of) if self.groups.alike else None
+        return [
+            (request.count, [*Counter(sources.values()).items()])
+            for request, sources in zip(self.requests, self._source_of, strict=True)
+        ]
+
+    def _cost(self, prices: Sequence[int | None]) -> int | None:
+        """Return the cost of the cheapest devices at these prices of the sources, or None if there are too few."""
+        if isinstance(self._quick, LikeGroupCosts):
+            self.steps.spend(len(self._quick) // 8)
+            return self._quick.cost(prices)
+        if self._quick is not None:
+            return _cost_of_rows(self._quick, prices)
+        found = self._best(self._options(prices))
+        return None if found is None else found[0]
+
     def _best(self, options: Options) -> Chosen | None:
         """Return the cheapest devices, or None if there are too few."""
         if not self.rivals:
             return self._choose(options)
         best: Chosen | None = None
-        left = [options]
+        left, before = [options], self.steps.left
         for _ in range(BRANCHES):
             if not left:
+                return best
+            if before - self.steps.left > BRANCH_STEPS:
                 break
             options = left.pop()
             found = self._choose(options)
@@ -191,6 +240,7 @@ class DeviceSearch:
             # Either the physical function is given, or some of its virtual ones. The latter is tried first.
             left.append([_without(each, self.rivals[clash]) for each in options])
             left.append([_without(each, (clash,)) for each in options])
+        self.steps.cut = True
         return best
 
     def _clash(self, chosen: Sequence[Sequence[int]]) -> int | None:
@@ -200,101 +250,123 @@ class DeviceSearch:
 
     def _choose(self, options: Options) -> Chosen | None:
         """Return the cheapest devices, not looking at physical functions and their virtual ones."""
-        if self.places is None:
-            return self._serve(options, [each.count for each in self.requests])
-        return self._grouped(options, self.places)
+        self.steps.spend(len(self.free) // 4)
+        if self.groups is None:
+            return serve(options, [each.count for each in self.requests], self.apart, self.steps)
+        return self.groups.cheapest(options, self.apart)
 
-    def _grouped(self, options: Options, places: Places) -> Chosen | None:
-        """Return the cheapest devices in groups that share a place each.
+    # Lower bounds
 
-        Groups with the same requests are alike, so a state is how many groups of each kind have no place yet. Place by
-        place, every number of groups is tried.
+    def useful(self, cells: Sequence[CellView | None]) -> tuple[list[int], list[Supply]]:
+        """Return by position in ``cells`` how many useful devices are near, and what every set of cells must have.
+
+        No devices are near None.
+
+        A device is useful if some group can have it. If a policy forbids the devices of other cells, the cells of a set
+        must have as many useful devices together as the request is for. In a place with two groups at most, two devices
+        count.
         """
-        if self.apart and len(self.kinds) == 1:
-            return self._like_groups(options, places)
-        done = sum([_GUARD << kind * _FIELD for kind in range(len(self.kinds))])
-        states: dict[int, tuple[int, tuple[list[list[int]], ...]]] = {done + _state(self.kinds.values()): (0, ())}
-        for place, (able, shared) in enumerate(places):
-            costs = tuple([tuple([each.get(p) for p in here]) for here, each in zip(able, options, strict=True)])
-            offers = self._offered.get((place, costs))
-            if offers is None:
-                offers = self._offered[place, costs] = self._offers(options, able, shared)
-            if not offers:
+        indices = [-1 if cell is None else cell.index for cell in cells]
+        near, supplies = [0] * len(cells), []
+        for row, request in enumerate(self.requests):
+            if request.numa_policy == DevicePolicy.NONE:
                 continue
-            found = dict(states)
-            for state, (before, parts) in states.items():
-                for taken, more, chosen in offers:
-                    left = state - taken
-                    if left & done == done:
-                        cost, better = before + more, found.get(left)
-                        if better is None or cost < better[0]:
-                            found[left] = cost, (*parts, chosen)
-            states = found
-        if done not in states:
-            return None
-        cost, parts = states[done]
-        return cost, [[p for chosen in parts for p in chosen[row]] for row in range(len(self.requests))]
+            amounts: Counter[int] = Counter()
+            for sources, most in self._in_places(row):
+                here: Counter[int] = Counter()
+                for source, count in sources:
+                    for index in self._near(source):
+                        here[index] += count
+                for index, count in here.items():
+                    amounts[index] += count if most is None else min(most, count)
+            near = [had + amounts[index] for had, index in zip(near, indices, strict=True)]
+            if request.numa_policy != DevicePolicy.PREFERRED:
+                supplies.append(Supply([amounts[index] for index in indices], request.count))
+        return near, supplies
 
-    def _like_groups(self, options: Options, places: Places) -> Chosen | None:
-        """Return the cheapest devices if every group has one device of each request, and no device serves two.
+    def _near(self, source: int) -> Sequence[int]:
+        """Return the positions of the cells that allow the devices of a source, or if all do, of the nearest cells."""
+        near, rungs = self._sources[source]
+        mask = rungs[0][1] if near < 0 else near
+        return [cell.index for cell in self.view.cells if mask >> cell.index & 1] if mask > 0 else []
 
-        In one place, the next group takes the next device of each request and is never cheaper than the group before.
-        So the cheapest groups of all places together are the answer.
-        """
-        groups = []
-        for able, shared in places:
-            if shared:
-                rows = [
-                    sorted([(each[p], p) for p in here if p in each]) for here, each in zip(able, options, strict=True)
-                ]
-                groups += [(sum([cost for cost, _ in group]), group) for group in zip(*rows, strict=False)]
-        number = self.requests[0].count
-        if len(groups) < number:
-            return None
-        best = sorted(groups)[:number]
-        return sum([cost for cost, _ in best]), [[group[row][1] for _, group in best] for row in range(len(options))]
-
-    def _offers(self, options: Options, able: Sequence[Sequence[int]], shared: bool) -> Offers:
-        """Return the cheapest devices of one place for every number of groups that it can hold."""
-        local = [{p: each[p] for p in here if p in each} for here, each in zip(able, options, strict=True)]
-        ranges = [
-            range(1 + (min(number, *[len(local[row]) for row in rows]) if shared or len(rows) == 1 else 0))
-            for rows, number in self.kinds.items()
+    def _in_places(self, row: int) -> list[tuple[list[tuple[int, int]], int | None]]:
+        """Return by place the useful devices of a request, as (source, number), and the most that groups can have."""
+        sources = self._source_of[row]
+        if self.groups is None:
+            return [([*Counter(sources.values()).items()], None)]
+        cap = self.apart and self.groups.alike
+        return [
+            ([*Counter([sources[p] for p in able[row]]).items()], min(map(len, able)) if cap else None)
+            for able, _ in self.groups.places
         ]
-        offers = []
-        for taken in product(*ranges):
-            if any(taken):
-                here = [0] * len(local)
-                for rows, number in zip(self.kinds, taken, strict=True):
-                    for row in rows:
-                        here[row] += number
-                served = self._serve(local, here)
-                if served is not None:
-                    offers.append((_state(taken), *served))
-        return offers
 
-    def _serve(self, options: Options, counts: Sequence[int]) -> Chosen | None:
-        """Return the cheapest devices if each request gets so many, or None if there are too few."""
-        if any(len(each) < count for each, count in zip(options, counts, strict=True)):
+
+class Teller:
+    """The cost of the devices for masks of positions in the cells of one search."""
+
+    def __init__(self, search: DeviceSearch, cells: Sequence[CellView], weight: int) -> None:
+        """Prepare ``DeviceSearch.cost`` times ``weight``."""
+        self._search, self._cost, self._weight, self._cells = search, search.cost, weight, cells
+        self._bits = [1 << cell.index for cell in cells]
+        self._same = len(cells) == len(search.view.cells)
+        self._running = -1
+
+    def only(self, running: int) -> Self:
+        """Take only these positions (mask) for cells that the container can run on, and return the teller."""
+        self._running = running
+        return self
+
+    @cached_property
+    def _bounds(self) -> tuple[list[int], list[Supply]]:
+        return self._search.useful([cell if self._running >> p & 1 else None for p, cell in enumerate(self._cells)])
+
+    @property
+    def useful(self) -> Sequence[int]:
+        """By position, how many useful devices are near."""
+        return self._bounds[0]
+
+    @property
+    def supplies(self) -> Sequence[Supply]:
+        """What every set of cells must have."""
+        return self._bounds[1]
+
+    def __call__(self, mask: int) -> int | None:
+        """Return the cost of the devices for these positions, or None if no devices serve there."""
+        mask &= self._running
+        cells = mask if self._same else sum([bit for p, bit in enumerate(self._bits) if mask >> p & 1])
+        far = self._cost(cells)
+        return None if far is None else far * self._weight
+
+
+Row = tuple[int, list[tuple[int, int]]]
+"""A request without groups: the number of devices, and how many serve by source. Example: (2, [(0, 4), (1, 1)])."""
+
+
+def _cost_of_rows(rows: Sequence[Row], prices: Sequence[int | None]) -> int | None:
+    """Return the cost of the cheapest devices of each request, or None if there are too few."""
+    total = 0
+    for wanted, sources in rows:
+        for price, count in sorted([(p, count) for source, count in sources if (p := prices[source]) is not None]):
+            taken = min(wanted, count)
+            total += taken * price
+            wanted -= taken
+            if not wanted:
+                break
+        if wanted:
             return None
-        if self.apart:
-            cost, chosen = 0, []
-            for each, count in zip(options, counts, strict=True):
-                best = sorted(each, key=each.__getitem__)[:count]
-                cost += sum([each[position] for position in best])
-                chosen.append(best)
-            return cost, chosen
-        columns = sorted({position for each, count in zip(options, counts, strict=True) if count for position in each})
-        rows = [row for row, count in enumerate(counts) for _ in range(count)]
-        if not rows:
-            return 0, [[] for _ in counts]
-        matching = cheapest_matching([[options[row].get(position) for position in columns] for row in rows])
-        if matching is None:
-            return None
-        chosen = [[] for _ in counts]
-        for row, column in zip(rows, matching.columns, strict=True):
-            chosen[row].append(columns[column])
-        return matching.cost, chosen
+    return total
+
+
+def _rungs(node: int, cells: Sequence[CellView]) -> Sequence[tuple[int, int]]:
+    """Return each distance from the cells to the node, nearest first, with the cells (mask) as near or nearer."""
+    found, mask = [], 0
+    by_distance = sorted([(cell.apart[node], cell.index) for cell in cells])
+    for number, (distance, index) in enumerate(by_distance, 1):
+        mask |= 1 << index
+        if number == len(by_distance) or by_distance[number][0] > distance:
+            found.append((distance, mask))
+    return tuple(found)
 
 
 def _union(serves: Sequence[Sequence[Device]]) -> list[Device]:
@@ -311,41 +383,6 @@ def _rivals(free: Sequence[Device], places: dict[str, int]) -> dict[int, tuple[i
         if owner is not None:
             found[owner] = (*found.get(owner, ()), position)
     return found
-
-
-def _state(numbers: Iterable[int]) -> int:
-    """Return the numbers of groups by kind as one integer. Example: 0x2_00000001 for one and two."""
-    return sum([number << kind * _FIELD for kind, number in enumerate(numbers)])
-
-
-def _kinds(requests: Sequence[DeviceRequest]) -> Counter[tuple[int, ...]]:
-    """Count the groups by the positions of their requests.
-
-    Group number i has one device of each request for more than i devices. Example: requests for 3 and 1 devices make
-    one group of both and two groups of the first.
-    """
-    counts = [each.count for each in requests]
-    return Counter([
-        tuple([row for row, most in enumerate(counts) if most > number]) for number in range(max(counts, default=0))
-    ])
-
-
-def _places(free: Sequence[Device], able: Sequence[Sequence[int]], view: HostView, same: str) -> Places | None:
-    """Return the places that the devices of a group can share, or None if groups share nothing.
-
-    The devices of no known place can only be in groups of one.
-    """
-    if same not in (DeviceSame.SWITCH, DeviceSame.CELL):
-        return None
-    known = view.cells[0].apart if view.cells else {}
-    found: dict[str | int | None, list[list[int]]] = {}
-    for row, positions in enumerate(able):
-        for position in positions:
-            device = free[position]
-            cell = device.cell if device.cell in known else None
-            place = device.switch if same == DeviceSame.SWITCH else cell
-            found.setdefault(place, [[] for _ in able])[row].append(position)
-    return [(rows, place is not None) for place, rows in found.items()]
 
 
 def _without(costs: dict[int, int], positions: Sequence[int]) -> dict[int, int]:

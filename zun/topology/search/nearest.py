@@ -21,13 +21,17 @@ from zun.topology.refusal import Change, Dimension
 from zun.topology.request import MICRO, CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy
 from zun.topology.search.matching import cheapest_matching
 from zun.topology.search.question import Question
+from zun.topology.search.steps import FURTHER_STEPS, STEPS, Steps
 from zun.topology.usage import Usage
 from zun.topology.view import CellView
+
+LOOK = 4
+"""Steps that a look at one cell of one request counts for, whatever the search after that."""
 
 MOST_TRIES = 256
 """Up to so many choices of policies or counts, every choice of them is tried."""
 
-Planner = Callable[[HostTopology, Usage, PlacementRequest], Plan | None]
+Planner = Callable[[HostTopology, Usage, PlacementRequest, Steps], Plan | None]
 Fits = Callable[[PlacementRequest], bool]
 
 
@@ -35,7 +39,7 @@ def nearest(
     topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question]
 ) -> PlacementRequest | None:
     """Return the first alternative that ``plan`` grants, in the order of ``Refusal.nearest``, or None."""
-    fits = _asking(topology, usage, plan)
+    fits = further(topology, usage, plan)
     for _, others in _device_conditions(request, fits):
         found = next((other for other in others if fits(other)), None)
         if found is not None:
@@ -53,7 +57,7 @@ def changes(
     topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question]
 ) -> tuple[Change, ...]:
     """Return the smallest change that ``plan`` grants in each dimension, without dimensions that have none."""
-    fits = _asking(topology, usage, plan)
+    fits = further(topology, usage, plan)
     found = (
         (Dimension.CPUS, _fewer_cpus(request, fits, questions)),
         (Dimension.MEMORY, _less_memory(request, fits, questions)),
@@ -65,10 +69,23 @@ def changes(
     return tuple(Change(dimension, other) for dimension, other in found if other is not None)
 
 
-def _asking(topology: HostTopology, usage: Usage, plan: Planner) -> Fits:
-    """Return a function that tells whether ``plan`` grants a request on this host."""
+def further(topology: HostTopology, usage: Usage, plan: Planner) -> Fits:
+    """Return a function that tells whether ``plan`` grants a request on this host.
+
+    All its answers together take ``FURTHER_STEPS``, one answer at most half of what is left. It is False if no plan is
+    found with these steps, although there may be one.
+    """
+    left = FURTHER_STEPS
+
     def fits(other: PlacementRequest) -> bool:
-        return plan(topology, usage, other) is not None
+        nonlocal left
+        if left <= 0:
+            return False
+        steps = Steps(min(STEPS, left // 2))
+        left -= LOOK * len(topology.cells) + steps.left
+        found = plan(topology, usage, other, steps)
+        left += steps.left
+        return found is not None
 
     return fits
 

@@ -11,7 +11,7 @@ from zun.topology.search.lowest import lowest_matching
 from zun.topology.search.matching import Matching, cheapest_matching, column_bounds
 from zun.topology.search.question import Part, Question, Taken
 from zun.topology.search.sets import Chosen, SetSearch, Supply, alike, distances_among, mask_of, peers_among
-from zun.topology.view import CellView, HostView
+from zun.topology.view import CellView
 
 
 def on_own_cells(question: Question) -> list[Taken] | None:
@@ -98,7 +98,7 @@ def _same_parts(question: Question, rows: Rows, cells: list[CellView]) -> Sequen
         beside = far(mask_of(chosen))
         return None if beside is None else cost + beside
 
-    return _set_search(view, cells, len(rows), keys, 0, leaf, (), costs, far).run()
+    return _set_search(question, cells, len(rows), keys, 0, leaf, (), costs, far).run()
 
 
 def _other_parts(
@@ -136,7 +136,7 @@ def _other_parts(
     supplies = [Supply(cells_able, able.count(cells_able)) for cells_able in set(able)]
     profiles = [*zip(*rows, strict=True)]
     # A matching on any set of cells costs at least all row prices plus the bounds of these cells.
-    search = _set_search(view, cells, len(rows), bounds, sum(overall.row_prices), leaf, supplies, profiles, far)
+    search = _set_search(question, cells, len(rows), bounds, sum(overall.row_prices), leaf, supplies, profiles, far)
     search.leaf_steps = len(rows) ** 2 // 8
     search.try_first(tuple(sorted(overall.columns)))
     chosen = search.run()
@@ -169,7 +169,7 @@ def _lowest_cpus(
 
 
 def _set_search(
-    view: HostView,
+    question: Question,
     cells: list[CellView],
     count: int,
     unary: Sequence[int],
@@ -183,6 +183,7 @@ def _set_search(
 
     ``far`` is the cost of the devices. Profiles do not know devices, so with devices no cells are alike.
     """
+    view = question.view
     return SetSearch(
         count=count,
         distances=distances_among(view, cells),
@@ -190,7 +191,8 @@ def _set_search(
         unary=unary,
         base=base,
         leaf=leaf,
-        supplies=supplies,
+        supplies=supplies if far is None else [*far.supplies, *supplies],
         alike=alike(profiles, peers_among(view, cells)) if far is None else (),
         floor=far,
+        steps=question.steps,
     )

@@ -11,6 +11,8 @@ from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.cores import CellStock, rules_of
 from zun.topology.search.cost import CROWD, DEVICES, FAR, PACK, REMOTE, SPREAD
 from zun.topology.search.devices import DeviceSearch, Teller
+from zun.topology.search.sets import ALWAYS_EXACT
+from zun.topology.search.steps import Steps
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, CpuView, HostView
 
@@ -66,7 +68,7 @@ class Question:
 
     __slots__ = (
         "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "demand", "devices", "held", "page_kib",
-        "request", "rules", "strict", "usage", "view",
+        "request", "rules", "steps", "strict", "usage", "view",
     )
 
     def __init__(
@@ -77,16 +79,19 @@ class Question:
         page_kib: int | None,
         stocks: Stocks,
         devices: DeviceSearch | None = None,
+        steps: Steps | None = None,
     ) -> None:
-        """Ask ``request`` of the host. All questions of one request to one usage share ``stocks`` and ``devices``.
+        """Ask ``request`` of the host.
 
-        ``devices`` is None if the request is for no device.
+        All questions of one request to one usage share ``stocks``, ``devices`` and ``steps``. ``devices`` is None if
+        the request is for no device.
         """
         self.view = view
         self.usage = usage
         self.request = request
         self.page_kib = page_kib
         self.devices = devices
+        self.steps = steps or Steps()
         self.dedicated = request.cpu_policy != "shared"
         self.demand = request.demand if request.mixed else 0
         self.strict = request.mempolicy == "strict"
@@ -97,6 +102,11 @@ class Question:
         self._stocks: dict[int, CellStock] = {}
         self._alike = stocks
         self._offers: dict[tuple[int, int], Offer | None] = {}
+
+    @property
+    def limited(self) -> bool:
+        """Return whether a search for the best cells may use up its steps."""
+        return self.devices is not None or len(self.view.cells) > ALWAYS_EXACT
 
     def need(self, mib: int) -> int:
         """Return ``mib`` in units: MiB, or huge pages rounded up."""
@@ -295,7 +305,7 @@ class Question:
 
         The cost has ``bits`` bits below it, for the cell ids.
         """
-        return None if self.devices is None else self.devices.teller(cells, DEVICES << bits)
+        return None if self.devices is None else Teller(self.devices, cells, DEVICES << bits)
 
     def capacity(self, cell: CellView) -> int:
         """Return the largest amount that ``cpu_offer`` can serve, or -1 if the cell cannot even serve 0."""

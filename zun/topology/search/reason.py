@@ -18,6 +18,7 @@ from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.cores import capacity
 from zun.topology.search.nearest import Fits, weaker
 from zun.topology.search.question import Question
+from zun.topology.search.steps import STEPS
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, view_of
 
@@ -47,6 +48,16 @@ def refused_devices(
     message = _devices_short(topology, usage, request, fits)
     wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
     return Refusal(RefusalCode.DEVICES, message, wanted, _free=partial(usage.free, topology, request.isolation))
+
+
+def unproven(topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None) -> Refusal:
+    """Return the refusal of a request with devices for which the search found no place within its steps."""
+    message = (
+        f"no place was found within {STEPS} steps of search, and it is not proven that there is none: ask for fewer"
+        " devices or cells, or for weaker conditions on devices"
+    )
+    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
+    return Refusal(RefusalCode.UNPROVEN, message, wanted, _free=partial(usage.free, topology, request.isolation))
 
 
 def _devices_short(topology: HostTopology, usage: Usage, request: PlacementRequest, fits: Fits) -> str:

@@ -7,9 +7,9 @@ lower bound shows that no set of the branch beats the best set so far. If cells 
 can see, equally far from every other cell), only sets with the first of them are tried: the others would give the same
 sets with higher ids.
 
-The number of steps is limited, so that every search ends. A search over up to 16 cells never reaches the limit and
-always finds the best set. On larger hosts the limit may end the search. Then the answer is the best set seen so far:
-it serves the request, and it is the same at every call.
+The number of steps is limited, so that every search ends (``steps.py``). If the limit ends the search, the answer is
+the best set seen so far: it serves the request, and it is the same at every call. Without devices, a search over up to
+16 cells never reaches the limit.
 
 Positions in this module count the cells of one search: 0 is the first cell given.
 """
@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
 from math import comb
+from operator import add
+from typing import Protocol
 
+from zun.topology.search.steps import Steps
 from zun.topology.view import CellView, HostView
-
-STEPS = 50_000
-"""Limit on the steps of a search. Trying every choice of 8 of 16 cells takes 48,619 steps."""
 
 FEW_SETS = 100
 """Up to so many sets, computing a bound for each is quicker than branching. Example: 4 of 8 cells are 70 sets."""
 
 ALWAYS_EXACT = 16
-"""Number of cells up to which a search never runs out of steps."""
+"""Number of cells up to which a search without devices never runs out of steps."""
 
 Chosen = tuple[int, ...]
 """Positions of the cells of a set, rising. Example: (0, 2)."""
@@ -54,6 +54,20 @@ class Supply:
     """Return a lower bound on the cost of a set that has so much more than is wanted."""
 
 
+class Floor(Protocol):
+    """Tells what more a set costs, for example for its devices."""
+
+    @property
+    def useful(self) -> Sequence[int]:
+        """By position, how much it helps to have the position in a set."""
+
+    def __call__(self, mask: int, /) -> int | None:
+        """Return a lower bound on what ``leaf`` adds to the other bounds for every set inside a mask of positions.
+
+        Return None if no such set serves.
+        """
+
+
 @dataclass(slots=True, kw_only=True)
 class SetSearch:
     """Search for the best set of ``count`` positions out of ``len(unary)``."""
@@ -72,20 +86,22 @@ class SetSearch:
     supplies: Sequence[Supply] = ()
     alike: Sequence[int] = ()
     """By position, an earlier position that is alike, or -1."""
-    steps: int = STEPS
-    """Steps left; negative if the search ended for lack of steps."""
+    steps: Steps = field(default_factory=Steps)
     leaf_steps: int = 0
     """Steps that one call of ``leaf`` counts for on a host of more than ``ALWAYS_EXACT`` cells."""
-    floor: Callable[[int], int | None] | None = None
-    """Return a lower bound on what ``leaf`` adds to the other bounds for every set inside a mask of positions, or None
-    if no such set serves."""
+    floor: Floor | None = None
+    quick: bool = False
+    """Try only sets that are likely to serve."""
     few: int = FEW_SETS
     best: Chosen | None = None
     best_cost: int | None = None
+    _far: list[list[int]] = field(init=False, default_factory=list)
+    _alone: list[list[int]] = field(init=False, default_factory=list)
     _near: list[list[int]] = field(init=False, default_factory=list)
     _most: list[list[list[int]]] = field(init=False, default_factory=list)
     _least: list[list[int]] = field(init=False, default_factory=list)
     _even: int | None = field(init=False, default=None)
+    _branch_steps: int = field(init=False, default=1)
 
     def run(self) -> Chosen | None:
         """Return the best set, or None if no set serves."""
@@ -100,11 +116,29 @@ class SetSearch:
         if comb(size, self.count) <= self.few:
             self._try_all(size)
             return self.best
+        if self.floor is not None and (useful := self._useful_set(self.floor, size)):
+            self.try_first(useful)
+        if self.quick or self.steps.over:
+            self.steps.cut = True
+            self.try_first(tuple(sorted(sorted(range(size), key=self.unary.__getitem__)[: self.count])))
+            return self.best
+        if size > ALWAYS_EXACT:
+            self.steps.spend(size * size * (len(self.supplies) + 2) // 64)
         self._prepare(size)
         for start in self._greedy_sets():
-            self._finish(start, self._spread(start))
-        self._decide(0, (), 0, 0, [0] * size, [0] * len(self.supplies))
+            self.try_first(start)
+        # The bounds of a branch look at every position.
+        self._branch_steps = 1 if size <= ALWAYS_EXACT else 1 + size // 16
+        self._decide(0, (), 0, [0] * size, [0] * len(self.supplies), (1 << size) - 1)
         return self.best
+
+    def _useful_set(self, floor: Floor, size: int) -> Chosen | None:
+        """Return a set for which ``floor`` serves, or None: leave out the least useful positions that it can spare."""
+        left, mask = size, (1 << size) - 1
+        for p in sorted(range(size), key=lambda p: (floor.useful[p], -self.unary[p], -p)):
+            if left > self.count and floor(mask ^ 1 << p) is not None:
+                left, mask = left - 1, mask ^ 1 << p
+        return tuple([p for p in range(size) if mask >> p & 1]) if left == self.count else None
 
     def _try_all(self, size: int) -> None:
         """Compute a bound for every set, nearest sets first, and the cost only of sets whose bound can win."""
@@ -148,14 +182,16 @@ class SetSearch:
     def _prepare(self, size: int) -> None:
         """Fill the tables for the bounds.
 
-        ``_near[p][n]`` is the sum of the n least distances from p. ``_least[p][n]`` is the sum of the n least unary
-        costs from p on. ``_most`` is by supply: the sum of the n largest amounts from p on. ``_even`` is the one
-        distance between all cells, or None if distances differ.
+        ``_far`` is twice the cost of each distance. ``_near[p][n]`` is the sum of the n least distances from p.
+        ``_least[p][n]`` is the sum of the n least unary costs from p on. ``_most`` is by supply: the sum of the n
+        largest amounts from p on. ``_even`` is the one distance between all cells, or None if distances differ.
         """
         rows = [[*row[:p], *row[p + 1 :]] for p, row in enumerate(self.distances)]
         far = {distance for row in rows for distance in row}
         self._even = far.pop() if len(far) == 1 else None
         self._near = [_running_sums(sorted(row)) for row in rows]
+        self._far = [[2 * self.weight * distance for distance in row] for row in self.distances]
+        self._alone = [[] for _ in range(self.count + 1)]
         self._least = [_running_sums(sorted(self.unary[p:])) for p in range(size)]
         self._most = [
             [_running_sums(sorted(supply.amounts[p:], reverse=True)) for p in range(size)]
@@ -170,10 +206,12 @@ class SetSearch:
         """Return sets that are likely to be good: from each start, always add the position that costs least."""
         size, weight, unary = len(self.unary), self.weight, self.unary
         starts = sorted(range(size), key=lambda p: unary[p] + self._near[p][self.count - 1] * weight)
-        # If the steps can run out, more starts are worth their time.
-        starts = starts[:2] if size <= ALWAYS_EXACT else starts
+        # If the steps can run out, more starts are worth their time. They know nothing of devices.
+        starts = starts[:2] if size <= ALWAYS_EXACT or self.floor is not None else starts
         found = []
-        for start in starts:
+        for number, start in enumerate(starts):
+            if number > 1 and not self.steps.spend(self.count * size // 4):
+                break
             inside = [start]
             rest = [p for p in range(size) if p != start]
             links = list(self.distances[start])
@@ -191,74 +229,75 @@ class SetSearch:
         limit = None if self.best_cost is None else self.best_cost - far
         cost = self.leaf(chosen, limit)
         if len(self.unary) > ALWAYS_EXACT:
-            self.steps -= self.leaf_steps
+            self.steps.spend(self.leaf_steps)
         if cost is not None and (limit is None or cost < limit):
             self.best, self.best_cost = chosen, cost + far
 
     def _decide(
-        self, position: int, chosen: Chosen, paid: int, spread: int, links: list[int], had: list[int]
+        self, position: int, chosen: Chosen, twice: int, links: Sequence[int], had: list[int], inside: int
     ) -> None:
-        """Try every set of ``chosen`` and further positions from ``position`` on.
+        """Try every set of ``chosen`` and further positions from ``position`` on; all these positions are ``inside``.
 
-        ``paid``, ``spread`` and ``had`` are the unary costs, distances and supplies of ``chosen``. ``links`` is by
-        position the sum of its distances to ``chosen``.
+        ``twice`` is twice the unary costs and distances of ``chosen``. ``links`` is by position twice the cost of its
+        distances to ``chosen``. ``had`` are the supplies of ``chosen``.
         """
-        self.steps -= 1
-        if self.steps < 0:
+        if not self.steps.spend(self._branch_steps):
             return
         more = self.count - len(chosen)
         if more == 0:
-            self._finish(chosen, spread)
+            self._finish(chosen, self._spread(chosen))
             return
         if len(self.unary) - position < more:
             return
-        floor = self._floor(chosen, position)
-        if floor is None or self._hopeless(position, paid + floor, spread, links, had, more):
+        extra = self._extra(position, had, more)
+        floor = 0 if self.floor is None or extra is None else self.floor(inside)
+        if extra is None or floor is None or self._hopeless(position, twice + 2 * (extra + floor), links, more):
             return
         like = self.alike[position] if self.alike else -1
         if like < 0 or like in chosen:
             self._decide(
                 position + 1,
                 (*chosen, position),
-                paid + self.unary[position],
-                spread + links[position],
-                [link + far for link, far in zip(links, self.distances[position], strict=True)],
+                twice + 2 * self.unary[position] + links[position],
+                [*map(add, links, self._far[position])],
                 [sofar + supply.amounts[position] for sofar, supply in zip(had, self.supplies, strict=True)],
+                inside,
             )
-        self._decide(position + 1, chosen, paid, spread, links, had)
+        self._decide(position + 1, chosen, twice, links, had, inside ^ 1 << position)
 
-    def _floor(self, chosen: Chosen, position: int) -> int | None:
-        """Return the ``floor`` of ``chosen`` with further positions from ``position`` on."""
-        if self.floor is None:
-            return 0
-        return self.floor(mask_of(chosen) | (1 << len(self.unary)) - (1 << position))
-
-    def _hopeless(
-        self, position: int, paid: int, spread: int, links: list[int], had: list[int], more: int
-    ) -> bool:
-        """Return whether no choice of ``more`` positions from ``position`` on can serve or beat the best set."""
+    def _extra(self, position: int, had: list[int], more: int) -> int | None:
+        """Return a lower bound on the cost of what each choice of ``more`` positions lacks, or None if none serves."""
         extra = 0
         for supply, sofar, most in zip(self.supplies, had, self._most, strict=True):
             missing = supply.wanted - sofar - most[position][more]
             if missing > 0:
                 if supply.price is None:
-                    return True
+                    return None
                 extra += missing * supply.price
+        return extra
+
+    def _hopeless(self, position: int, twice: int, links: Sequence[int], more: int) -> bool:
+        """Return whether no choice of ``more`` positions from ``position`` on can beat the best set.
+
+        ``twice`` is twice a lower bound on the rest of the cost.
+        """
         if self.best_cost is None:
             return False
-        bound = self.base + extra + paid + spread * self.weight
+        best, twice = 2 * self.best_cost - 1, twice + 2 * self.base
         if self._even is not None:
             pairs = more * (self.count - more) + more * (more - 1) // 2
-            return bound + self._least[position][more] + pairs * self._even * self.weight >= self.best_cost
+            return twice + 2 * (self._least[position][more] + pairs * self._even * self.weight) >= best
         # A pair of new positions is counted from both ends, so every other amount is doubled as well.
-        weight, near, unary = self.weight, self._near, self.unary
-        adds = sorted(
-            2 * unary[p] + (2 * links[p] + near[p][more - 1]) * weight for p in range(position, len(unary))
-        )
-        return bound - (-sum(adds[:more]) // 2) >= self.best_cost
+        alone = self._alone[more]
+        if not alone:
+            alone += [
+                2 * unary + near[more - 1] * self.weight for unary, near in zip(self.unary, self._near, strict=True)
+            ]
+        adds = sorted(map(add, alone[position:], links[position:]))
+        return bool(twice + sum(adds[:more]) >= best)
 
 
-def mask_of(chosen: Chosen) -> int:
+def mask_of(chosen: Sequence[int]) -> int:
     """Return the mask of these positions: 0b101 for (0, 2)."""
     return sum([1 << position for position in chosen])
 

@@ -172,6 +172,10 @@ def test_short_memory():
     pytest.param({"make": short_memory_case}, id="short-memory"),
     pytest.param({"sames": ("switch", "cell", "host")}, id="groups"),
     pytest.param({"cells": 6, "smt": (1,), "most_cpus": 2}, id="many-small-cells"),
+    pytest.param(
+        {"cells": 6, "smt": (1,), "most_cpus": 2, "sames": ("switch", "cell")}, id="groups-on-many-small-cells"
+    ),
+    pytest.param({"make": short_memory_case, "sames": ("switch", "cell")}, id="groups-and-short-memory"),
 ])
 def test_devices(limits):
     check_seeds(1000, partial(device_case, **limits))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -324,11 +325,44 @@ def test_quick_groups_equal_matchings(counts, same):
             DeviceSearch(there.device_view, view_of(there), frozenset(), wanted, same) for _ in range(2)
         )
         assert quick.apart
-        slow.apart = False
+        slow.apart, slow._quick, slow._deciding = False, None, -1
         for mask in (*(1 << c for c in range(6)), 0b101, 0b11010, 0b111111):
             assert quick.cost(mask) == slow.cost(mask), seed
             if quick.cost(mask) is not None:
                 assert quick.given(mask) == slow.given(mask), seed
+
+
+def searches(sames: Sequence[str]) -> Iterator[tuple[int, DeviceSearch, DeviceSearch]]:
+    """Yield seeds with two searches for the devices of the same random request."""
+    for seed in range(proof_size(300)):
+        topology, usage, request = device_case(random.Random(seed), sames=sames)
+        if any(each.count for each in request.devices):
+            arguments = topology.device_view, view_of(topology), usage.held_devices, request.devices
+            yield seed, *[DeviceSearch(*arguments, request.device_same) for _ in range(2)]
+
+
+@pytest.mark.parametrize("sames", [("none",), ("switch", "cell")])
+def test_costs_are_remembered_by_what_decides_them(sames):
+    for seed, search, slow in searches(sames):
+        slow._quick, slow._deciding = None, -1
+        masks = range(1, 1 << len(search.view.cells))
+        assert [search.cost(mask) for mask in masks] == [slow.cost(mask) for mask in masks], seed
+
+
+@pytest.mark.parametrize("sames", [("none",), ("switch", "cell")])
+def test_cells_with_devices_have_the_supplies(sames):
+    ruled_out = 0
+    for seed, search, _ in searches(sames):
+        cells = search.view.cells
+        _, supplies = search.useful(cells)
+        for mask in range(1, 1 << len(cells)):
+            lacking = any(
+                sum(amount for p, amount in enumerate(supply.amounts) if mask >> p & 1) < supply.wanted
+                for supply in supplies
+            )
+            ruled_out += lacking
+            assert not lacking or search.cost(mask) is None, seed
+    assert ruled_out
 
 
 def asked(request: PlacementRequest) -> tuple[object, ...]:
