@@ -2,20 +2,27 @@
 """CPU time of one placement decision, on the hosts that matter and on those that broke others.
 
     python benchmarks/plan.py [--json FILE] [--seconds S] [--only TEXT] [--peers | --nova-python PATH]
+                              [--against COMMIT]
 
 Prints median, 99th percentile and maximum of the CPU time of ``zun.topology.plan`` per case, in microseconds, and in
 the same run the median of Nova's ``numa_fit_instance_to_host`` on the same free CPUs and memory where nova is
 importable: here, by the Python of another virtual environment of the same version (``--nova-python``), or from one that
 ``--peers`` makes with ``pip install`` and keeps in the user's cache folder.
 
+``--against COMMIT`` asks the ``zun`` of an older commit the same questions in the same run, case by case, in a process
+of its own, and counts the answers that differ.
+
 Times are of the process (``time.process_time_ns``), though a machine with much other work makes them longer as well.
 With more than one question to a case, percentiles and maximum are over the questions, each at the best of its
-repetitions; with one question, over the repetitions. At the end the goals, and whether they are met.
+repetitions; with one question, over the repetitions. A case that takes longer than ``--seconds`` is asked once. At the
+end the goals, and whether they are met.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -24,19 +31,25 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, os.environ.get("ZUN_BENCHMARKS_OTHER", sys.path[0]))
 
-from benchmarks.shapes import any_question, odd_question
-from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from benchmarks.shapes import any_question, half_full, host, large_question, odd_question
+from zun.topology import HostTopology, PlacementRequest, Refusal, Usage, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device
+
+ROOT = Path(__file__).resolve().parents[1]
+OTHER = "ZUN_BENCHMARKS_OTHER"
+"""Name of the environment variable with the folder of an older ``zun``, for the process that asks it."""
 
 NOVA = "nova==34.0.0"
 
@@ -52,53 +65,14 @@ class Case:
     limit_us: float | None = None
     """The goal: for what ``of`` says, median, p99 or max."""
     of: str = "median"
+    slowest_us: float | None = None
+    """A second goal, for max."""
 
-
-def host(
-    cells: int, cpus: int, *, smt: int = 2, caches: int = 1, memory_only: int = 0, remote: str = "equal"
-) -> HostTopology:
-    """``cells`` equal cells of ``cpus`` CPUs, threads numbered as on x86: first every core, then the siblings."""
-    cores = cells * cpus // smt
-    ids = range(cells + memory_only)
-    built = []
-    for cell in ids:
-        first = cell * cpus // smt
-        mine = range(first, first + cpus // smt) if cell < cells else range(0)
-        siblings = tuple(CpuSet(core + thread * cores for thread in range(smt)) for core in mine)
-        step = max(1, len(siblings) // caches)
-        groups = [siblings[start : start + step] for start in range(0, len(siblings), step)]
-        built.append(
-            NUMACell(
-                id=cell,
-                cpus=CpuSet(cpu for core in siblings for cpu in core),
-                siblings=siblings,
-                l3=tuple(CpuSet(cpu for core in group for cpu in core) for group in groups),
-                memory_mib=65536,
-                distances={other: distance(remote, cell, other) for other in ids},
-            )
-        )
-    return HostTopology(tuple(built))
-
-
-def distance(kind: str, a: int, b: int) -> int:
-    if a == b:
-        return 10
-    if kind == "equal":
-        return 20
-    if kind == "sockets":
-        return 12 if a // 4 == b // 4 else 32
-    return 11 + random.Random(f"{min(a, b)}-{max(a, b)}").randrange(30)
-
-
-def half_full(topology: HostTopology, seed: int, share: float = 0.5) -> Usage:
-    """Random threads taken, as after many odd-sized containers: the worst case for packing."""
-    rng = random.Random(seed)
-    shares = {}
-    for cell in topology.cells:
-        cpus = list(cell.cpus)
-        taken = rng.sample(cpus, int(len(cpus) * rng.uniform(0, 2 * share) * 0.999))
-        shares[cell.id] = CellShare(CpuSet(taken), rng.randrange(32768))
-    return Usage().with_claim("others", Plan(shares))
+    @property
+    def goals(self) -> dict[str, float]:
+        """The most microseconds by median, p99 or max."""
+        found = {} if self.limit_us is None else {self.of: self.limit_us}
+        return found if self.slowest_us is None else {**found, "max": self.slowest_us}
 
 
 def idle(topology: HostTopology, request: PlacementRequest) -> Questions:
@@ -116,6 +90,7 @@ def cases() -> Iterator[Case]:
     yield from any_cases()
     yield from sixteen_cell_cases()
     yield from device_cases()
+    yield from large_cases()
     wide = host(2, 32, memory_only=32)
     parts = {wanted: PlacementRequest(8, 2048, numa_nodes=wanted) for wanted in (1, 2, 3)}
     yield Case("34 cells of which 2 have CPUs, 1 part", idle(wide, parts[1]), 1000)
@@ -168,6 +143,19 @@ def device_cases() -> Iterator[Case]:
         ]
         name = f"8 cells, 16 devices, {gpus} GPUs and {nics} NIC, same {same}"
         yield Case(name, used(eight, *requests), 5000, "p99")
+
+
+def large_cases() -> Iterator[Case]:
+    """Fragmented hosts of many cells; one request in four is for devices, each group of them on one switch."""
+    for cells, cpus, devices, p99, slowest in (
+        (8, 64, 16, 10_000, 50_000), (16, 32, 32, 10_000, 50_000), (64, 16, 64, None, 250_000)
+    ):
+        questions = [large_question(seed, cells, cpus, devices) for seed in range(200)]
+        chosen = {"without": [q for q in questions if not q[2].devices], "with": [q for q in questions if q[2].devices]}
+        name = f"large, {cells} cells of {cpus} CPUs, {devices} devices"
+        yield Case(f"{name}, all", questions, p99, "p99", slowest)
+        for kind, some in chosen.items():
+            yield Case(f"{name}, requests {kind}", some, None, "p99", slowest)
 
 
 def with_devices(topology: HostTopology, each: int) -> HostTopology:
@@ -240,17 +228,12 @@ def little_memory() -> Questions:
 
 def measure(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]], seconds: float) -> dict[str, float]:
     """Return median, 99th percentile and maximum of one call in microseconds of CPU time."""
-    for arguments in questions:
-        function(*arguments)
-    rounds: list[list[float]] = []
     end = time.monotonic() + seconds
-    while not rounds or (time.monotonic() < end and len(rounds) * len(questions) < 20_000):
-        times = []
-        for arguments in questions:
-            start = time.process_time_ns()
-            function(*arguments)
-            times.append((time.process_time_ns() - start) / 1000)
-        rounds.append(times)
+    first = timed(function, questions)  # fills caches, so it counts only if it takes all the time
+    rounds: list[list[float]] = []
+    while time.monotonic() < end and len(rounds) * len(questions) < 20_000:
+        rounds.append(timed(function, questions))
+    rounds = rounds or [first]
     if len(questions) == 1:
         each = [time for times in rounds for time in times]
     else:
@@ -262,6 +245,71 @@ def measure(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]], 
         "max": round(max(each), 1),
         "calls": len(rounds) * len(questions),
     }
+
+
+def timed(function: Callable[..., Any], questions: Sequence[tuple[Any, ...]]) -> list[float]:
+    """Ask each question once, and return the microseconds of CPU time of each."""
+    times = []
+    for arguments in questions:
+        start = time.process_time_ns()
+        function(*arguments)
+        times.append((time.process_time_ns() - start) / 1000)
+    return times
+
+
+def answers(questions: Questions) -> list[str]:
+    """Return a text for each answer that is equal for equal answers."""
+    found = [plan(*question) for question in questions]
+    texts = [f"{answer.code} {answer.message}" if isinstance(answer, Refusal) else repr(answer) for answer in found]
+    return [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
+
+
+class Other:
+    """The ``zun`` of another commit, in a process of its own that answers names of cases, one a line, with figures."""
+
+    def __init__(self, commit: str, folder: str, seconds: float) -> None:
+        """Put the code of ``commit`` into ``folder``, and start the process."""
+        code = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "zun"], check=True, capture_output=True)
+        subprocess.run(["tar", "-x", "-C", folder], input=code.stdout, check=True)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--answer", "--seconds", str(seconds)],
+            env={**os.environ, OTHER: folder}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+
+    def measure(self, case: Case) -> dict[str, Any]:
+        """Return the figures and the answers of one case."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(f"{case.name}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def answer_names(seconds: float) -> None:
+    """Answer the names of cases on standard input, as ``Other`` asks."""
+    known = {case.name: case for case in cases()}
+    for line in sys.stdin:
+        case = known[line.rstrip("\n")]
+        figures = measure(plan, case.questions, seconds)
+        print(json.dumps({**figures, "answers": answers(case.questions)}), flush=True)
+
+
+@contextlib.contextmanager
+def other_or_none(commit: str | None, seconds: float) -> Iterator[Other | None]:
+    if commit is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        other = Other(commit, folder, seconds)
+        try:
+            yield other
+        finally:
+            other.end()
 
 
 class Nova:
@@ -370,7 +418,12 @@ def main() -> int:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--peers", action="store_true", help=f"make an environment with {NOVA} if there is none yet")
     source.add_argument("--nova-python", metavar="PATH", help="Python of an environment that has nova")
+    parser.add_argument("--against", metavar="COMMIT", help="ask the code of this commit too")
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.answer:
+        answer_names(options.seconds)
+        return 0
     if options.peers or options.nova_python:
         use(options.nova_python or peers_python())
     nova = nova_or_none()
@@ -378,31 +431,42 @@ def main() -> int:
         print("nova is not importable here: no comparison (--peers makes an environment that has it)")
     print(f"Python {sys.version}")
     rows = []
-    print(f"{'case':60} {'median us':>10} {'p99 us':>10} {'max us':>10} {'goal':>13}   {'nova median':>13}")
-    for case in cases():
-        if options.only in case.name:
-            rows.append(asked(case, nova, options.seconds))
+    beside = f"   {options.against[:10]}: median, p99, max, other answers" if options.against else ""
+    print(f"{'case':60} {'median us':>10} {'p99 us':>10} {'max us':>10} {'goal':>13}   {'nova median':>13}{beside}")
+    with other_or_none(options.against, options.seconds) as other:
+        for case in cases():
+            if options.only in case.name:
+                rows.append(asked(case, nova, other, options.seconds))
     conclude(rows)
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     return 0
 
 
-def asked(case: Case, nova: Nova | None, seconds: float) -> dict[str, Any]:
+def asked(case: Case, nova: Nova | None, other: Other | None, seconds: float) -> dict[str, Any]:
     """Measure and print one case, and return its figures."""
     row: dict[str, Any] = {"case": case.name, **measure(plan, case.questions, seconds)}
-    row["goal_us"], row["goal_of"] = case.limit_us, case.of
-    row["met"] = None if case.limit_us is None else row[case.of] <= case.limit_us
+    row["goals_us"] = case.goals
+    row["met"] = {of: row[of] <= limit for of, limit in case.goals.items()}
     if nova is not None and all(comparable(request) for _, _, request in case.questions):
         row["nova"] = nova.measure(case.questions, seconds)
-    goal = "" if case.limit_us is None else f"{case.of} {case.limit_us:.0f}"
+    goal = ", ".join(f"{of} {limit:.0f}" for of, limit in case.goals.items())
     theirs = ""
     if "nova" in row:
         theirs = f"{row['nova']['median']:13.1f}" if row["nova"] else "over a minute"
-    missed = "  MISSED" if row["met"] is False else ""
-    figures = f"{row['median']:10.1f} {row['p99']:10.1f} {row['max']:10.1f}"
-    print(f"{case.name:60} {figures} {goal:>13}   {theirs:>13}{missed}", flush=True)
+    missed = "" if all(row["met"].values()) else "  MISSED"
+    print(f"{case.name:60} {_in_words(row)} {goal:>13}   {theirs:>13}{missed}", end="", flush=True)
+    if other is not None:
+        before = other.measure(case)
+        told = zip(answers(case.questions), before.pop("answers"), strict=True)
+        row["other"] = {**before, "different": sum(a != b for a, b in told)}
+        print(f"   {_in_words(before)} {row['other']['different']:>4}", end="")
+    print(flush=True)
     return row
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    return f"{row['median']:10.1f} {row['p99']:10.1f} {row['max']:10.1f}"
 
 
 def comparable(request: PlacementRequest) -> bool:
@@ -412,11 +476,11 @@ def comparable(request: PlacementRequest) -> bool:
 
 def conclude(rows: Sequence[dict[str, Any]]) -> None:
     """Print the number of goals met, and each goal missed."""
-    goals = [row for row in rows if row["goal_us"] is not None]
-    missed = [row for row in goals if not row["met"]]
+    goals = [(row, of, limit) for row in rows for of, limit in row["goals_us"].items()]
+    missed = [(row, of, limit) for row, of, limit in goals if not row["met"][of]]
     print(f"\n{len(goals) - len(missed)} of {len(goals)} goals met on this machine, as busy as it is")
-    for row in missed:
-        print(f"missed: {row['case']}: {row['goal_of']} {row[row['goal_of']]} us, goal {row['goal_us']:.0f} us")
+    for row, of, limit in missed:
+        print(f"missed: {row['case']}: {of} {row[of]} us, goal {limit:.0f} us")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random machines, usages and requests from a seed, for the search for worst cases."""
+"""Machines, usages and requests for the benchmarks of placement, most of them random from a seed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
+from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.devices import Device
 
 
 def any_question(seed: int) -> tuple[HostTopology, Usage, PlacementRequest]:
@@ -127,4 +129,123 @@ def any_request(rng: random.Random, topology: HostTopology) -> PlacementRequest:
         thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")),
         isolation=rng.choice(("thread", "thread", "thread", "core", "l3", "node")),
         **common,
+    )
+
+
+def host(
+    cells: int, cpus: int, *, smt: int = 2, caches: int = 1, memory_only: int = 0, remote: str = "equal"
+) -> HostTopology:
+    """``cells`` equal cells of ``cpus`` CPUs, threads numbered as on x86: first every core, then the siblings."""
+    cores = cells * cpus // smt
+    ids = range(cells + memory_only)
+    built = []
+    for cell in ids:
+        first = cell * cpus // smt
+        mine = range(first, first + cpus // smt) if cell < cells else range(0)
+        siblings = tuple(CpuSet(core + thread * cores for thread in range(smt)) for core in mine)
+        step = max(1, len(siblings) // caches)
+        groups = [siblings[start : start + step] for start in range(0, len(siblings), step)]
+        built.append(
+            NUMACell(
+                id=cell,
+                cpus=CpuSet(cpu for core in siblings for cpu in core),
+                siblings=siblings,
+                l3=tuple(CpuSet(cpu for core in group for cpu in core) for group in groups),
+                memory_mib=65536,
+                distances={other: distance(remote, cell, other) for other in ids},
+            )
+        )
+    return HostTopology(tuple(built))
+
+
+def distance(kind: str, a: int, b: int) -> int:
+    if a == b:
+        return 10
+    if kind == "equal":
+        return 20
+    if kind == "sockets":
+        return 12 if a // 4 == b // 4 else 32
+    return 11 + random.Random(f"{min(a, b)}-{max(a, b)}").randrange(30)
+
+
+def half_full(topology: HostTopology, seed: int, share: float = 0.5) -> Usage:
+    """Random threads taken, as after many odd-sized containers: the worst case for packing."""
+    rng = random.Random(seed)
+    shares = {}
+    for cell in topology.cells:
+        cpus = list(cell.cpus)
+        taken = rng.sample(cpus, int(len(cpus) * rng.uniform(0, 2 * share) * 0.999))
+        shares[cell.id] = CellShare(CpuSet(taken), rng.randrange(32768))
+    return Usage().with_claim("others", Plan(shares))
+
+
+VENDORS = ("10de", "15b3")
+
+
+def large_question(seed: int, cells: int, cpus: int, devices: int) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """Return a fragmented host and a request of any shape; one in four is for devices, each group on one switch."""
+    rng = random.Random(seed)
+    topology = host(cells, cpus, caches=rng.choice((1, 2, 4)), remote=rng.choice(("equal", "sockets", "any")))
+    topology = replace(topology, devices=behind_switches(rng, cells, devices))
+    usage = half_full(topology, seed, rng.choice((0.1, 0.33, 0.5))) if rng.random() < 0.5 else by_cache(rng, topology)
+    return topology, usage, large_request(rng, cells, cpus)
+
+
+def behind_switches(rng: random.Random, cells: int, number: int) -> tuple[Device, ...]:
+    """Return devices of two kinds, about four behind a switch; the devices of a switch are of one cell or of any."""
+    switches, apart = max(2, number // 4), rng.random() < 0.5
+    homes = [rng.randrange(cells) for _ in range(switches)]
+    found = []
+    for each in range(number):
+        switch = rng.randrange(switches)
+        found.append(Device(
+            f"0000:{each:02x}:00.0",
+            vendor_id=VENDORS[each % 2],
+            cell=rng.randrange(cells) if apart else homes[switch],
+            path=("pci0000:00", "port", f"switch-{switch}", f"down-{each}"),
+        ))
+    return tuple(found)
+
+
+def by_cache(rng: random.Random, topology: HostTopology) -> Usage:
+    """Return a usage in which others hold a third of the L3 caches whole."""
+    shares = {}
+    for cell in topology.cells:
+        groups = [group for group in cell.l3 if rng.random() < 0.33]
+        shares[cell.id] = CellShare(CpuSet(cpu for group in groups for cpu in group), rng.randrange(32768))
+    return Usage().with_claim("others", Plan(shares))
+
+
+def large_request(rng: random.Random, cells: int, cpus: int) -> PlacementRequest:
+    nodes = rng.choice((1, 1, 2, 2, 3, 4, 6, 8, rng.randint(1, cells)))
+    most = max(1, int(cpus * rng.choice((1, 0.5, 0.25, 0.1))))
+    sizes = [rng.randint(1, most) for _ in range(nodes)]
+    parts = [rng.randrange(20000) for _ in range(nodes)]
+    shape = {"numa_mem": parts} if rng.random() < 0.3 else {}
+    memory = sum(parts) if shape else rng.choice((0, 1024, 16384, 65536))
+    if rng.random() < 0.6:
+        shape["numa_cpus"] = sizes
+    devices = some_devices(rng) if rng.random() < 0.25 else ()
+    return PlacementRequest(
+        sum(sizes),
+        memory,
+        thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")),
+        isolation=rng.choice(("thread", "thread", "core", "l3", "node")),
+        numa_nodes=nodes,
+        numa_affinity=rng.choice(("require", "require", "prefer", "none")),
+        mempolicy=rng.choice(("strict", "strict", "preferred")),
+        devices=devices,
+        device_same="switch" if devices else "none",
+        **shape,
+    )
+
+
+def some_devices(rng: random.Random) -> tuple[DeviceRequest, ...]:
+    """Return requests for devices of two kinds, with any policies."""
+    any_two = rng.randint(1, 8), rng.randint(1, 8)
+    counts = rng.choice(((1, 1), (2, 2), (4, 4), (4, 4), (3, 1), (8, 8), (8, 2), any_two))
+    policies = [rng.choice(("preferred", "required", "required", "socket", "none")) for _ in counts]
+    return tuple(
+        DeviceRequest(name, count, (DeviceMatch(vendor),), numa_policy=policy)
+        for name, count, vendor, policy in zip(("aaaa", "bbbb"), counts, VENDORS, policies, strict=True)
     )
