@@ -26,6 +26,8 @@ EXACT_HOSTS = 1000
 NEAREST_MISS_HOSTS = 50
 # The nearest hosts, which the record describes one by one with every change that would fit.
 EXPLAINED_HOSTS = 20
+# Steps of search after which no further host is asked for a smaller request or for changes: about a second of CPU.
+MOST_STEPS = 200_000
 MAX_TEXT = 500
 TRAIT_REASONS = 3  # that a message tells; each has names that the request gave
 MAX_NODES = 64
@@ -128,8 +130,10 @@ class _Miss:
 
     host: HostState
     refusal: Refusal | None
+    nearest: PlacementRequest | None
+    """The nearest request of ``refusal``; None also if the host was not asked for it."""
     near: bool
-    """True if the nearest request in ``refusal`` also passes the filters."""
+    """True if ``nearest`` also passes the filters."""
 
 
 def explain(
@@ -144,8 +148,8 @@ def explain(
     room = {type(each).__name__ for each in filters if each.measures_capacity}
     full = [by_name[each.hostname] for each in rejections if each.filter in room]
     full = [host for host in full if may_hold(host, spec)]
-    answers = {host.hostname: refusal_of(host, spec) for host in full[:EXACT_HOSTS]}
-    misses = [_miss(host, spec, answers[host.hostname], fits) for host in full[:NEAREST_MISS_HOSTS]]
+    answers = _answers(full[:EXACT_HOSTS], spec)
+    misses = _misses([host for host in full[:NEAREST_MISS_HOSTS] if host.hostname in answers], spec, answers, fits)
     message = told(hosts, spec, rejections, misses)
     codes = {each.hostname: code_of(each.filter, answers.get(each.hostname)) for each in rejections}
     reports = _reports(spec, rejections, codes, misses, fits)
@@ -214,9 +218,31 @@ def code_of(filter_name: str, refusal: Refusal | None) -> HostCode | RefusalCode
     return CODES.get(filter_name, HostCode.OTHER) if refusal is None else refusal.code
 
 
-def _miss(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: Fits) -> _Miss:
-    nearest = None if refusal is None else refusal.nearest
-    return _Miss(host, refusal, nearest is not None and fits(host, replace(spec, placement=nearest)))
+def _answers(hosts: Sequence[HostState], spec: RequestSpec) -> dict[str, Refusal | None]:
+    """Return by host name the refusal, or None if the plan fits, until the refusals have taken ``MOST_STEPS``."""
+    found: dict[str, Refusal | None] = {}
+    steps = 0
+    for host in hosts:
+        if steps > MOST_STEPS:
+            break
+        refusal = found[host.hostname] = refusal_of(host, spec)
+        steps += 0 if refusal is None else refusal.steps
+    return found
+
+
+def _misses(
+    hosts: Sequence[HostState], spec: RequestSpec, answers: Mapping[str, Refusal | None], fits: Fits
+) -> list[_Miss]:
+    """Return how each host misses, with the nearest requests until these have taken ``MOST_STEPS``."""
+    found, steps = [], 0
+    for host in hosts:
+        refusal = answers[host.hostname]
+        nearest = None if refusal is None or steps > MOST_STEPS else refusal.nearest
+        found.append(
+            _Miss(host, refusal, nearest, nearest is not None and fits(host, replace(spec, placement=nearest)))
+        )
+        steps += 0 if refusal is None else refusal.steps
+    return found
 
 
 # Messages
@@ -249,7 +275,7 @@ def _nearest_miss(misses: Sequence[_Miss], spec: RequestSpec) -> str | None:
     best = max(misses, key=_nearness, default=None)
     if best is None or best.refusal is None:
         return None
-    would = _would_fit(best.refusal.nearest, spec.placement) if best.near else ""
+    would = _would_fit(best.nearest, spec.placement) if best.near else ""
     return f"Nearest miss: {best.refusal.message.rstrip('.')}.{would}"
 
 
@@ -265,7 +291,7 @@ def _short_of_disk(hosts: Sequence[HostState], rejections: Sequence[Rejection]) 
 def _nearness(miss: _Miss) -> tuple[bool, bool, float, int]:
     if miss.refusal is None:
         return (False, False, -1.0, -1)
-    nearest = miss.refusal.nearest
+    nearest = miss.nearest
     amounts = (-1.0, -1) if nearest is None else (float(nearest.cpus), nearest.memory_mib)
     return (True, miss.near, *amounts)
 
@@ -381,10 +407,20 @@ def _reports(
     ranked = {miss.host.hostname: miss for miss in sorted(misses, key=_nearness, reverse=True)}
     place = {name: position for position, name in enumerate(ranked)}
     ordered = sorted(rejections, key=lambda each: place.get(each.hostname, len(place)))[:EXPLAINED_HOSTS]
-    return [_report(each, spec, codes[each.hostname], ranked.get(each.hostname), fits) for each in ordered]
+    reports, steps = [], 0
+    for each in ordered:
+        miss = ranked.get(each.hostname)
+        refusal = None if miss is None else miss.refusal
+        before = 0 if refusal is None else refusal.steps
+        reports.append(_report(each, spec, codes[each.hostname], miss, fits, steps <= MOST_STEPS))
+        steps += 0 if refusal is None else refusal.steps - before
+    return reports
 
 
-def _report(rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | None, fits: Fits) -> dict[str, Any]:
+def _report(
+    rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | None, fits: Fits, changes: bool
+) -> dict[str, Any]:
+    """Return the record of one host, with the changes that fit if ``changes`` are wanted."""
     report: dict[str, Any] = {
         "host": rejection.hostname,
         "filter": rejection.filter,
@@ -403,7 +439,7 @@ def _report(rejection: Rejection, spec: RequestSpec, code: str, miss: _Miss | No
     left = host.usage.free(host.topology, spec.placement.isolation)
     report["free"] = [_cell(node, free) for node, free in sorted(left.items())]
     report["disk_free"] = spec.free_disk(host)
-    report["changes"] = list(_changes(host, spec, refusal, fits))
+    report["changes"] = list(_changes(host, spec, refusal, fits)) if changes else []
     return report
 
 

@@ -40,10 +40,10 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     elif steps.cut:
         refusal = unproven(topology, usage, request, questions[-1].page_kib)
     else:
-        fits = further(topology, usage, _granted)
+        fits = further(topology, usage, _granted, steps)
         refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
-    near = (topology, usage, request, _granted, questions)
-    return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
+    near = (topology, usage, request, _granted, questions, steps)
+    return replace(refusal, _spent=lambda: steps.spent, _find=partial(nearest, *near), _list=partial(changes, *near))
 
 
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:

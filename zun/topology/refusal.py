@@ -131,8 +131,14 @@ class Refusal:
     wanted: tuple[Wanted, ...] = ()
     """One entry per cell wanted."""
     _free: Callable[[], Mapping[int, CellFree]] | None = field(default=None, repr=False, compare=False)
+    _spent: Callable[[], int] | None = field(default=None, repr=False, compare=False)
     _find: Callable[[], PlacementRequest | None] | None = field(default=None, repr=False, compare=False)
     _list: Callable[[], tuple[Change, ...]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def steps(self) -> int:
+        """The steps of search that this refusal has taken so far, with those for ``nearest`` and ``changes``."""
+        return self._spent() if self._spent else 0
 
     @cached_property
     def free(self) -> Mapping[int, CellFree]:

@@ -36,10 +36,14 @@ Fits = Callable[[PlacementRequest], bool]
 
 
 def nearest(
-    topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question]
+    topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question],
+    spent: Steps,
 ) -> PlacementRequest | None:
-    """Return the first alternative that ``plan`` grants, in the order of ``Refusal.nearest``, or None."""
-    fits = further(topology, usage, plan)
+    """Return the first alternative that ``plan`` grants, in the order of ``Refusal.nearest``, or None.
+
+    The steps are taken off ``spent`` too.
+    """
+    fits = further(topology, usage, plan, spent)
     for _, others in _device_conditions(request, fits):
         found = next((other for other in others if fits(other)), None)
         if found is not None:
@@ -54,10 +58,14 @@ def nearest(
 
 
 def changes(
-    topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question]
+    topology: HostTopology, usage: Usage, request: PlacementRequest, plan: Planner, questions: Sequence[Question],
+    spent: Steps,
 ) -> tuple[Change, ...]:
-    """Return the smallest change that ``plan`` grants in each dimension, without dimensions that have none."""
-    fits = further(topology, usage, plan)
+    """Return the smallest change that ``plan`` grants in each dimension, without dimensions that have none.
+
+    The steps are taken off ``spent`` too.
+    """
+    fits = further(topology, usage, plan, spent)
     found = (
         (Dimension.CPUS, _fewer_cpus(request, fits, questions)),
         (Dimension.MEMORY, _less_memory(request, fits, questions)),
@@ -69,22 +77,21 @@ def changes(
     return tuple(Change(dimension, other) for dimension, other in found if other is not None)
 
 
-def further(topology: HostTopology, usage: Usage, plan: Planner) -> Fits:
+def further(topology: HostTopology, usage: Usage, plan: Planner, spent: Steps) -> Fits:
     """Return a function that tells whether ``plan`` grants a request on this host.
 
     All its answers together take ``FURTHER_STEPS``, one answer at most half of what is left. It is False if no plan is
-    found with these steps, although there may be one.
+    found with these steps, although there may be one. The steps are taken off ``spent`` too.
     """
-    left = FURTHER_STEPS
+    own = Steps(FURTHER_STEPS)
 
     def fits(other: PlacementRequest) -> bool:
-        nonlocal left
-        if left <= 0:
+        if own.over:
             return False
-        steps = Steps(min(STEPS, left // 2))
-        left -= LOOK * len(topology.cells) + steps.left
+        steps = Steps(min(STEPS, own.left // 2))
         found = plan(topology, usage, other, steps)
-        left += steps.left
+        for each in (own, spent):
+            each.spend(steps.spent + LOOK * len(topology.cells))
         return found is not None
 
     return fits

@@ -19,10 +19,10 @@ FURTHER_STEPS = 50_000
 class Steps:
     """The steps left to one plan, shared by all its searches."""
 
-    __slots__ = ("_kept", "cut", "left")
+    __slots__ = ("_first", "_kept", "cut", "left")
 
     def __init__(self, left: int = STEPS) -> None:
-        self.left = left
+        self.left = self._first = left
         self._kept = 0
         self.cut = False
         """True if a search left something out for lack of steps. Then its answer is not proven."""
@@ -34,6 +34,11 @@ class Steps:
             self.cut = True
             return False
         return True
+
+    @property
+    def spent(self) -> int:
+        """Return the steps taken off so far, also those beyond the limit."""
+        return self._first - self.left
 
     @property
     def over(self) -> bool:

@@ -12,7 +12,7 @@ from zun.api.schemas.numa import FIELDS as API_FIELDS
 from zun.api.schemas.numa import MIXED_FIELDS
 from zun.common.groups import Group
 from zun.objects.placement import ASKED_AS
-from zun.scheduler import filters, weighers
+from zun.scheduler import explain, filters, weighers
 from zun.scheduler.explain import (
     CODES,
     EXPLAINED_HOSTS,
@@ -329,6 +329,16 @@ def test_only_the_nearest_hosts_are_described():
     found = record([*hosts, host("z")], spec(5))
     assert found["details"][0]["host"] == "z"
     assert (len(found["details"]), found["details_left_out"]) == (EXPLAINED_HOSTS, 6)
+
+
+def test_costly_hosts_end_the_asking_for_changes(monkeypatch):
+    """The reasons stay; only the first host is asked for a smaller request and for changes."""
+    monkeypatch.setattr(explain, "MOST_STEPS", 0)
+    answer = selected([host("a"), host("b"), host("c")], spec(6))
+    found = answer.explanation
+    assert [each["code"] for each in found.record["details"]] == ["cpus"] * 3
+    assert [bool(each["changes"]) for each in found.record["details"]] == [True, False, False]
+    assert "would fit now" in found.message
 
 
 def test_hosts_past_the_nearest_misses_report_the_plan_code():
