@@ -26,6 +26,7 @@ from zun.container.driver import (
     ThreadGroup,
     inherited,
 )
+from zun.container.weights import weight_of
 from zun.placement.reporter import Differences
 from zun.topology import CpuSet, amounts
 from zun.topology.cpuset import NO_CPUS, union
@@ -170,12 +171,12 @@ class Isolated:
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:
     """Return the findings on one container. ``view`` is None without a process: check only the configuration then."""
     if view is None:
-        return (*_drift(planned, state, None, hole=False), *_limit(planned, state))
+        return (*_drift(planned, state, None, hole=False), *_limit(planned, state, None))
     holes = tuple(_holes(planned, view.parents))
     return (
         *holes,
         *_drift(planned, state, view, hole=bool(holes)),
-        *_limit(planned, state),
+        *_limit(planned, state, view),
         *_threads(planned, view),
         *_pages(planned, view.pages),
     )
@@ -475,7 +476,7 @@ def _drift(planned: Planned, state: RuntimeState, view: PinningView | None, *, h
         yield _drifted(planned, Layer.CGROUP, "its control group allows", *group, repairable=not hole)
 
 
-def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
+def _limit(planned: Planned, state: RuntimeState, view: PinningView | None) -> Iterable[Finding]:
     if state.memory != (planned.memory or None):
         limit = "no limit of memory" if state.memory is None else f"a limit of {state.memory} MiB"
         yield _finding(
@@ -501,7 +502,7 @@ def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
         )
     # A cap of a mixed container hides its weight; without the cap the next audit sees the weight.
     weighed = planned.cpu is not None and not (planned.dedicated and state.cap is not None)
-    if planned.cpu is not None and weighed and other_cpu(state.cpu, planned.cpu):
+    if planned.cpu is not None and weighed and other_cpu(state, planned.cpu):
         limit = "no limit or weight of CPUs"
         if state.cpu is not None:
             limit = f"a limit or weight of {amounts.text(state.cpu)} CPUs"
@@ -513,6 +514,24 @@ def _limit(planned: Planned, state: RuntimeState) -> Iterable[Finding]:
             f"one update through the runtime sets {amounts.text(planned.cpu)} again",
             repairable=True,
             subject=limit,
+        )
+    elif planned.cpu is not None and state.cap is None and view is not None and view.weight is not None:
+        yield from _weight(planned, planned.cpu, view.weight)
+
+
+def _weight(planned: Planned, cpu: float, weight: int) -> Iterable[Finding]:
+    """Yield a finding if the kernel's weight of a container is out of proportion to its CPUs, beyond rounding."""
+    if abs(weight - weight_of(cpu)) > 1:
+        yield _finding(
+            planned,
+            Verdict.DRIFTED,
+            Layer.LIMIT,
+            f"its control group has the CPU weight {weight}, in proportion to its {amounts.text(cpu)} CPUs it is "
+            f"{weight_of(cpu)}",
+            "one update through the runtime sets the weight again: the runtime was upgraded since the container "
+            "started, or somebody wrote the weight",
+            repairable=True,
+            subject=f"weight {weight}",
         )
 
 

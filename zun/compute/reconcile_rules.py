@@ -9,6 +9,7 @@ from oslo_utils import uuidutils
 
 from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status, TaskState
 from zun.container.driver import OUT_OF_MEMORY, RuntimeState
+from zun.container.weights import SHARES_PER_CPU, may_be
 from zun.objects import Container
 from zun.objects.base import naive
 from zun.topology import CPUPolicy
@@ -105,12 +106,17 @@ def limited_otherwise(row: Mapping[str, Any], state: RuntimeState, memory: int) 
     if state.memory not in (memory or None, row["memory"] or None):
         return True
     weighed = row["cpu_policy"] == CPUPolicy.MIXED and state.cap is None
-    return (weighed or row["cpu_policy"] == CPUPolicy.SHARED) and other_cpu(state.cpu, row["cpu"])
+    return (weighed or row["cpu_policy"] == CPUPolicy.SHARED) and other_cpu(state, row["cpu"])
 
 
-def other_cpu(limit: float | None, cpu: float) -> bool:
-    """Return whether a runtime's ``limit`` differs from ``cpu`` by more than rounding."""
-    return abs((limit or 0.0) - cpu) > ROUNDED
+def other_cpu(state: RuntimeState, cpu: float) -> bool:
+    """Return whether the runtime's limit or weight differs from ``cpu`` by more than rounding.
+
+    A weight is right with the shares of any curve: which curve the runtime has, only the kernel tells (the audit).
+    """
+    limit = state.cpu or 0.0
+    by_curve = state.cap is None and may_be(round(limit * SHARES_PER_CPU), cpu)
+    return abs(limit - cpu) > ROUNDED and not by_curve
 
 
 def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,8 +181,9 @@ class RuntimeState:
     - ``addresses`` are the addresses that the runtime chose, by network; None if the runtime does not report them.
     - ``devices`` are those that the container was created with, ``dedicated_cpus`` the own CPUs of a mixed container as
       a kernel list, "" for other containers.
-    - ``cpu`` (CPUs) and ``memory`` (MiB) are the configured limits, None without a limit. ``cpu`` may be a weight;
-      ``cap`` (CPUs) is CPU time that the container cannot exceed.
+    - ``cpu`` (CPUs) and ``memory`` (MiB) are the configured limits, None without a limit. ``cap`` (CPUs) is CPU time
+      that the container cannot exceed. Without a cap ``cpu`` is a weight: CPU shares by 1024, which are other shares
+      for runtimes with another curve (see :mod:`zun.container.weights`).
     """
 
     container_id: str
@@ -269,6 +270,7 @@ class PinningView:
     ``parents`` begins with the nearest group. ``pages`` is bytes by memory node, for example ``{0: 4096}``, and empty
     if the kernel does not count pages. ``throttling`` is None if the kernel does not limit CPU time of groups.
     ``engine`` is as in ``KernelView``.
+    ``weight`` is the group's weight of CPU time, 39 for one CPU; None if the kernel does not weigh groups.
     """
 
     cgroup_cpus: CpuSet
@@ -278,6 +280,7 @@ class PinningView:
     pages: Mapping[int, int]
     throttling: Throttling | None = None
     engine: CpuSet | None = None
+    weight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

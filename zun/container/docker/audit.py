@@ -21,6 +21,7 @@ from zun.common import exceptions
 from zun.container.docker.client import LABEL_UUID, Engine, OnEngine
 from zun.container.docker.kernel import (
     CgroupMount,
+    cpu_weight,
     cpus_of,
     group_limits,
     groups_of,
@@ -137,6 +138,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         group = memory.group
     group = own_group(group, container_id)
     cpus, mems = group_limits(root, mount, group)
+    weight = cpu_weight(root, cgroup_text, mountinfo_text, container_id)
     # In version 1 each controller has its own copy of the group. A thread that was moved out of the cpuset's copy is
     # still in the memory controller's copy.
     listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
@@ -149,6 +151,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         pages=pages_by_node(root, memory.directory if memory else None, tids),
         throttling=_throttling(_controlled("cpu", "cpu.stat", root, cgroup_text, mountinfo_text, container_id)),
         engine=cpus_of(root, _value(first, b"PPid:").decode() or "0"),
+        weight=None if weight is None else weight[0],
     )
 
 

@@ -12,13 +12,11 @@ from zun.common.states import Kind
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, NOWHERE, Settings, object_name
 from zun.container.driver import ContainerView, Plug, RuntimeMount
+from zun.container.weights import Curve, linear, shares_for
 from zun.topology import CPUPolicy
 
-SHARES_PER_CPU = 1024
 #: The kernel's default weight of a group. An update that lifts a limit sets this weight.
 DEFAULT_SHARES = 1024
-#: The kernel's lowest weight. Docker reads 0 as unset.
-MINIMUM_SHARES = 2
 QUOTA_PERIOD_US = 100_000
 CPUSET_VARIABLES = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS")
 #: A mixed container has no list of all its CPUs: those of the pool change with other containers.
@@ -39,11 +37,12 @@ def request_body(
     join: str | None = None,
     memory: int | None = None,
     dedicated_cpus: str = "",
+    curve: Curve = linear,
 ) -> dict[str, Any]:
     """Return the body of POST /containers/create. InvalidValue for text in the place of a number.
 
     ``disk_quota`` tells whether the storage driver can limit sizes. Without it the container's disk is only accounted.
-    ``log_driver`` is the daemon's own.
+    ``log_driver`` is the daemon's own, ``curve`` that of the container's runtime.
     """
     body: dict[str, Any] = {
         "Image": container.image,
@@ -54,7 +53,7 @@ def request_body(
         },
         "Tty": bool(container.tty),
         "OpenStdin": bool(container.interactive),
-        "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota)
+        "HostConfig": _host_config(container, cpuset_cpus, cpuset_mems, settings, disk_quota, curve)
         | settings.profile.host_config(container, log_driver),
     }
     if memory is not None:
@@ -133,22 +132,23 @@ def dedicated_in(environment: Iterable[str] | None) -> str:
     return next((each.partition("=")[2] for each in environment or () if each.startswith(f"{name}=")), "")
 
 
-def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool) -> dict[str, int]:
+def cpu_limits(cpu_policy: str | None, cpu: float | None, *, hard: bool, curve: Curve = linear) -> dict[str, int]:
     """Return Docker's CPU members for a new container: a weight or a quota if shared, none if dedicated.
 
-    1.5 CPUs are ``CpuShares`` 1536, or with ``hard`` a ``CpuQuota`` of 150000 us for each ``CpuPeriod`` of 100000 us.
+    1.5 CPUs are ``CpuShares`` 1536, or with ``hard`` a ``CpuQuota`` of 150000 us for each ``CpuPeriod`` of 100000 us. A
+    runtime with another ``curve`` needs other shares for the same weight.
     A dedicated container owns its CPUs: a weight would have no effect, and a quota would throttle the container on its
     own cores whenever the kernel's accounting runs ahead.
 
     A mixed container has a weight for all of its CPUs, and never a quota, which would throttle its own CPUs too. The
     kernel divides the weight of a group among the CPUs by the load of the group there. So if all of 4 CPUs are busy, of
-    which 2 are its own, the weight 4096 is 2048 in the pool: as much as a shared container of 2 CPUs has.
+    which 2 are its own, half of the weight is in the pool: as much as a shared container of 2 CPUs has.
     """
     if cpu is None or cpu_policy == CPUPolicy.DEDICATED:
         return {}
     if hard and cpu_policy != CPUPolicy.MIXED:
         return {"CpuPeriod": QUOTA_PERIOD_US, "CpuQuota": int(cpu * QUOTA_PERIOD_US)}
-    return {"CpuShares": max(MINIMUM_SHARES, int(cpu * SHARES_PER_CPU))}
+    return {"CpuShares": shares_for(cpu, curve)}
 
 
 def memory_limits(memory_mib: int | None, swap_mib: int) -> dict[str, int]:
@@ -161,12 +161,12 @@ def memory_limits(memory_mib: int | None, swap_mib: int) -> dict[str, int]:
 
 
 def _host_config(
-    container: ContainerView, cpuset_cpus: str, cpuset_mems: str, settings: Settings, disk_quota: bool
+    container: ContainerView, cpuset_cpus: str, cpuset_mems: str, settings: Settings, disk_quota: bool, curve: Curve
 ) -> dict[str, Any]:
     config: dict[str, Any] = {
         "CpusetCpus": cpuset_cpus,
         "CpusetMems": cpuset_mems,
-        **cpu_limits(container.cpu_policy, container.cpu, hard=settings.hard_cpu_limit),
+        **cpu_limits(container.cpu_policy, container.cpu, hard=settings.hard_cpu_limit, curve=curve),
         **memory_limits(container.memory, settings.memory_swap_mib),
         "AutoRemove": bool(container.auto_remove),
         "Privileged": bool(container.privileged),

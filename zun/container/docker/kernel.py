@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
+from zun.container.weights import linear
 from zun.topology import CpuSet
 from zun.topology.sysfs import unescaped
 
@@ -144,6 +145,22 @@ def limits_in(directory: Path, mount: CgroupMount) -> tuple[CpuSet, CpuSet]:
     suffix = ".effective" if mount.unified else ""
     cpus, mems = (CpuSet((directory / f"cpuset.{each}{suffix}").read_text()) for each in ("cpus", "mems"))
     return cpus, mems
+
+
+def cpu_weight(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str) -> tuple[int, bool] | None:
+    """Return the weight of the container's group, and whether the group is of version 2. None without a weight.
+
+    Version 1 has shares, 1024 for one CPU, which are returned as the weight that they are by the linear curve: 39.
+    """
+    try:
+        mount, group = locate("cpu", cgroup_text, mountinfo_text)
+        if container_id not in group:
+            return None
+        directory = mount.directory(root) / steps_below(mount, own_group(group, container_id))
+        found = int((directory / ("cpu.weight" if mount.unified else "cpu.shares")).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return (found, True) if mount.unified else (linear(found), False)
 
 
 def own_group(group: str, container_id: str) -> str:

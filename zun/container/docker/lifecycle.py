@@ -15,6 +15,7 @@ from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
 from zun.container.docker.errors import says
 from zun.container.docker.facts import disk_quota_supported
+from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ STOP_TIMEOUT = 10
 _LEAVING = frozenset({"removing", "dead"})
 
 
-class DockerLifecycle(DockerDevices):
+class DockerLifecycle(DockerDevices, DockerWeights):
     """Runs each operation but ``create`` with one call to the daemon."""
 
     def __init__(self, engine: Engine) -> None:
@@ -59,6 +60,7 @@ class DockerLifecycle(DockerDevices):
             join=join,
             memory=memory,
             dedicated_cpus=dedicated_cpus,
+            curve=self.curve(container),
         )
         given.apply(body)
         if image is not None:
@@ -95,6 +97,7 @@ class DockerLifecycle(DockerDevices):
     def start(self, container: ContainerView) -> None:
         with self._engine.translated("start", container):
             self._engine.api.start(object_name(container.uuid))
+        self.weigh(container, container.cpu)
 
     def stop(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._engine.translated("stop", container):
@@ -103,6 +106,7 @@ class DockerLifecycle(DockerDevices):
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
         with self._engine.translated("restart", container):
             self._engine.api.restart(object_name(container.uuid), STOP_TIMEOUT if timeout is None else timeout)
+        self.weigh(container, container.cpu)
 
     def pause(self, container: ContainerView) -> None:
         with self._engine.translated("pause", container):

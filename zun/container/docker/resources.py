@@ -10,10 +10,12 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.common.units import MIB
-from zun.container.docker.client import OnEngine, ask, object_name
+from zun.container.docker.client import ask, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.docker.errors import ENDING
+from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import ContainerView
+from zun.container.weights import Curve, linear
 from zun.topology import CPUPolicy
 
 LOG = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ LOG = logging.getLogger(__name__)
 _ENDING_DELAYS = (0.02, 0.05, 0.1, 0.2, 0.4)  # seconds before each new attempt to update an ending process
 
 
-class DockerResources(OnEngine):
+class DockerResources(DockerWeights):
     def update(
         self,
         container: ContainerView,
@@ -40,6 +42,7 @@ class DockerResources(OnEngine):
             cpuset_mems=cpuset_mems,
             hard_cpu_limit=settings.hard_cpu_limit,
             swap_mib=settings.memory_swap_mib,
+            curve=self.curve(container),
         )
         if not change:
             return
@@ -50,6 +53,7 @@ class DockerResources(OnEngine):
             answer = self._updated(name, change)
         for warning in answer.get("Warnings") or ():
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
+        self.weigh(container, cpu)
 
     def _lift(self, name: str) -> None:
         """Raise a limit of ``docker update --cpus`` to all CPUs of the host, because Docker cannot remove the limit."""
@@ -83,6 +87,7 @@ def update_arguments(
     cpuset_mems: str | None,
     hard_cpu_limit: bool,
     swap_mib: int,
+    curve: Curve = linear,
 ) -> dict[str, Any]:
     """Return docker-py's arguments for an update, empty if nothing changes.
 
@@ -103,7 +108,7 @@ def update_arguments(
             limits.get("MemorySwap", -1),
         )
     if cpu is not None:
-        limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit)
+        limits = cpu_limits(cpu_policy, cpu, hard=hard_cpu_limit, curve=curve)
         # Remove the other kind of limit: the container may have become dedicated, or the operator may have changed
         # [docker] hard_cpu_limit since its creation.
         change["cpu_shares"] = limits.get("CpuShares", DEFAULT_SHARES)

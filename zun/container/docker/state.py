@@ -8,9 +8,10 @@ from typing import Any
 from zun.common.states import KEPT_WHEN_NEVER_STARTED, Status
 from zun.common.units import MIB
 from zun.container.docker.client import DEFAULT_PREFIX, NAME_PREFIX
-from zun.container.docker.create import QUOTA_PERIOD_US, SHARES_PER_CPU, dedicated_in
+from zun.container.docker.create import QUOTA_PERIOD_US, dedicated_in
 from zun.container.docker.devices import told_in
 from zun.container.driver import DEFAULT_NETWORK, OUT_OF_MEMORY, RuntimeState
+from zun.container.weights import SHARES_PER_CPU
 
 _ENDED = frozenset({"exited", "removing"})
 

@@ -380,3 +380,25 @@ def test_findings_at_placement():
     assert (refused.code, refused.container, refused.name) == (Verdict.DRIFTED, "u1", "web")
     assert "too much" in refused.detail
     assert not foreign.repairable and not refused.repairable
+
+
+@pytest.mark.parametrize(("plan", "given", "weight", "problems"), [
+    pytest.param({"cpu": 1.0}, {"cpu": 1.0}, 39, [], id="in-proportion"),
+    pytest.param({"cpu": 1.0}, {"cpu": 1.0}, None, [], id="not-known"),
+    pytest.param({"cpu": 1.0}, {"cpu": 295 / 1024}, 39, [], id="by-the-newer-curve"),
+    pytest.param({"cpu": 8.0}, {"cpu": 8.0}, 314, [], id="rounded"),
+    pytest.param({"cpu": 300.0}, {"cpu": 256.0}, 10_000, [], id="the-highest"),
+    pytest.param({"cpu": 1.0}, {"cpu": 1.0}, 100, ["the CPU weight 100, in proportion to its 1"], id="new"),
+    pytest.param({"cpu": 4.0}, {"cpu": 1797 / 1024}, 68, ["the CPU weight 68, in proportion"], id="an-older-runtime"),
+    pytest.param({"cpu": 4.0, "dedicated": CpuSet("2-3")}, {"cpu": 4.0}, 303, ["the CPU weight 303"], id="mixed"),
+    pytest.param({"cpu": 1.0}, {"cpu": 0.5}, 20, ["a limit or weight of 0.5 CPUs"], id="configured-otherwise"),
+    pytest.param({"cpu": 1.0}, {"cpu": 1.0, "cap": 1.0}, 100, [], id="a-cap-in-place-of-a-weight"),
+    pytest.param({}, {"cpu": 1.0}, 100, [], id="dedicated"),
+])  # fmt: skip
+def test_weights_out_of_proportion(plan, given, weight, problems):
+    findings = examine(replace(PLAN, **plan), replace(state(), **given), replace(view(), weight=weight))
+    assert [(str(each.code), str(each.layer), each.repairable) for each in findings] == [
+        ("drifted", "limit", True) for _ in problems
+    ]
+    for finding, problem in zip(findings, problems, strict=True):
+        assert problem in finding.detail

@@ -157,6 +157,7 @@ def test_what_is_wrong_in_the_row_and_nothing_else(fields, seen, expected):
         ("shared", (1.5, 64), False),
         ("shared", (1.4990234375, 64), False),  # a weight is a whole number
         ("shared", (1.25, 64), True),
+        ("shared", (511 / 1024, 64), False),  # the shares of 1.5 CPUs for a newer runtime
         ("shared", (None, 64), True),  # it was about to be a dedicated one
         ("shared", (1.5, 32), True),
         ("dedicated", (None, 64), False),

@@ -119,6 +119,8 @@ def test_a_container_is_told_its_own_cpus(
         ("shared", 1.5, False, {"CpuShares": 1536}),
         (None, 1.5, False, {"CpuShares": 1536}),
         ("shared", 0.001, False, {"CpuShares": 2}),
+        ("shared", 257.0, False, {"CpuShares": 262_144}),
+        ("mixed", 300.0, True, {"CpuShares": 262_144}),
         ("shared", 1.5, True, {"CpuPeriod": 100_000, "CpuQuota": 150_000}),
         ("shared", None, True, {}),
     ],

@@ -164,6 +164,22 @@ def test_throttling_in_version_2(v2):
     assert v2.view(V2_MOUNTS).throttling == Throttling(3, 1.5)
 
 
+def test_weight_in_version_1(v1):
+    """Its shares, as the weight that they are by the linear curve."""
+    mounts = V1_MOUNTS + "36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+    v1.thread(PID, "2-3", group=f"5:cpu,cpuacct:/docker/{ID}\n{V1}")
+    assert v1.view(mounts).weight is None
+    v1.write(f"sys/fs/cgroup/cpu,cpuacct/docker/{ID}/cpu.shares", "1536\n")
+    assert v1.view(mounts).weight == 59
+    assert v1.view(V1_MOUNTS).weight is None, "the controller is not mounted"
+
+
+def test_weight_in_version_2(v2):
+    assert v2.view(V2_MOUNTS).weight is None
+    v2.write(f"sys/fs/cgroup{SCOPE}/cpu.weight", "100\n")
+    assert v2.view(V2_MOUNTS).weight == 100
+
+
 def test_throttling_of_a_process_of_another_group(v1):
     mounts = V1_MOUNTS + "36 31 0:33 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
     v1.thread(PID, "2-3", group=f"5:cpu:/\n{V1}")

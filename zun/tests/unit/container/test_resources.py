@@ -15,6 +15,8 @@ NOTHING: dict[str, Any] = {"cpu": None, "memory": None, "cpuset_cpus": None, "cp
     [
         pytest.param("shared", False, {}, {}, id="nothing"),
         pytest.param("shared", False, {"cpu": 2.0}, {"cpu_shares": 2048, "cpu_quota": -1}, id="weight"),
+        pytest.param("shared", False, {"cpu": 300.0}, {"cpu_shares": 262_144, "cpu_quota": -1}, id="the-most-shares"),
+        pytest.param("mixed", True, {"cpu": 300.0}, {"cpu_shares": 262_144, "cpu_quota": -1}, id="the-most-of-a-mixed"),
         pytest.param(
             "shared",
             True,
