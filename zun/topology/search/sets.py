@@ -128,7 +128,7 @@ class SetSearch:
         for start in self._greedy_sets():
             self.try_first(start)
         # The bounds of a branch look at every position.
-        self._branch_steps = 1 if size <= ALWAYS_EXACT else 1 + size // 16
+        self._branch_steps = 1 if size <= ALWAYS_EXACT else 1 + size // 12
         self._decide(0, (), 0, [0] * size, [0] * len(self.supplies), (1 << size) - 1)
         return self.best
 
