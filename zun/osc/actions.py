@@ -8,10 +8,10 @@ from osc_lib import utils
 from zunclient.osc.v1 import containers
 from zunclient.v1 import actions
 
-from zun.osc import versions
+from zun.osc import tables, versions
 
 
-class ListActions(containers.ActionList):
+class ListActions(tables.List, containers.ActionList):
     """List actions on a container"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

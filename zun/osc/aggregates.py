@@ -7,7 +7,7 @@ from typing import Any
 from osc_lib.cli import parseractions
 from osc_lib.command import command
 
-from zun.osc import resources
+from zun.osc import resources, tables
 
 COLUMNS = ("uuid", "name", "availability_zone", "hosts", "metadata", "created_at", "updated_at")
 LISTED = ("uuid", "name", "availability_zone", "hosts", "metadata")
@@ -52,7 +52,7 @@ class DeleteAggregate(resources.DeleteEach):
     noun = "aggregate"
 
 
-class ListAggregates(command.Lister):
+class ListAggregates(tables.List, command.Lister):
     """List the host aggregates"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from zunclient.common import template_utils
 from zunclient.osc.v1 import capsules
 from zunclient.v1.capsules import CapsuleManager
 
-from zun.osc import filtered, versions
+from zun.osc import filtered, tables, versions
 
 
 def _at(client: Any, feature: str, version: api_versions.APIVersion) -> AbstractContextManager[None]:
@@ -18,7 +18,7 @@ def _at(client: Any, feature: str, version: api_versions.APIVersion) -> Abstract
     return versions.managed(client, "capsules", CapsuleManager(versions.http_at(client, feature, version)))
 
 
-class CreateCapsule(capsules.CreateCapsule):
+class CreateCapsule(tables.One, capsules.CreateCapsule):
     """Create a capsule"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -41,7 +41,7 @@ def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:
     return ("placement", versions.PLACEMENT_VERSION) if spec.get("placement") else None
 
 
-class ShowCapsule(capsules.ShowCapsule):
+class ShowCapsule(tables.One, capsules.ShowCapsule):
     """Show a capsule"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
-from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, terminal, versions, waiting
+from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, tables, terminal, versions, waiting
 from zun.osc.pairs import pairs
 
 
@@ -48,7 +48,7 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
 
 
-class _New:
+class _New(tables.One):
     """Mixin for python-zunclient's create and run: adds placement options, and waits for the statuses ``wanted``."""
 
     app: Any
@@ -257,7 +257,7 @@ class ExecContainer(containers.ExecContainer):
         return int(result["exit_code"] or 0)
 
 
-class ShowContainer(containers.ShowContainer):
+class ShowContainer(tables.One, containers.ShowContainer):
     """Show a container"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -311,7 +311,7 @@ class ShowContainer(containers.ShowContainer):
         return super().take_action(parsed_args)
 
 
-class UpdateContainer(containers.UpdateContainer):
+class UpdateContainer(tables.One, containers.UpdateContainer):
     """Update one or more attributes of the container"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

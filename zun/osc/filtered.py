@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from osc_lib.command import command
 from zunclient.common import utils
 
-from zun.osc import versions
+from zun.osc import tables, versions
 
 
 def pages(client: Any, noun: str) -> AbstractContextManager[None]:
@@ -37,7 +37,7 @@ def pages(client: Any, noun: str) -> AbstractContextManager[None]:
     return versions.managed(client, noun, Filtered(stock.api))
 
 
-class Whole(command.Lister):
+class Whole(tables.List, command.Lister):
     """Mixin for a list of python-zunclient: keeps its options and shows all pages."""
 
     noun: ClassVar[str]

@@ -9,10 +9,10 @@ from osc_lib import exceptions
 from zunclient.osc.v1 import images
 from zunclient.v1 import images as image_managers
 
-from zun.osc import filtered, versions, waiting
+from zun.osc import filtered, tables, versions, waiting
 
 
-class SearchImage(images.SearchImage):
+class SearchImage(tables.List, images.SearchImage):
     """Search specified image"""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -20,7 +20,7 @@ class SearchImage(images.SearchImage):
         return super().take_action(parsed_args)
 
 
-class PullImage(images.PullImage):
+class PullImage(tables.One, images.PullImage):
     """Pull specified image into a host"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ class PullImage(images.PullImage):
         return _shown(telling.get(uuid))
 
 
-class ShowImage(images.ShowImage):
+class ShowImage(tables.One, images.ShowImage):
     """Describe a specific image"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

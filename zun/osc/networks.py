@@ -7,7 +7,7 @@ from typing import Any
 from osc_lib.cli import parseractions
 from osc_lib.command import command
 
-from zun.osc import resources
+from zun.osc import resources, tables
 
 COLUMNS = ("uuid", "name", "project_id", "shared", "subnets", "created_at")
 LISTED = ("uuid", "name", "project_id", "shared", "subnets")
@@ -22,7 +22,7 @@ def _row(network: dict[str, Any], names: tuple[str, ...]) -> tuple[Any, ...]:
     return resources.row({**network, "subnets": subnets}, names)
 
 
-class CreateNetwork(command.ShowOne):
+class CreateNetwork(tables.One, command.ShowOne):
     """Create a network"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -57,7 +57,7 @@ class DeleteNetwork(resources.DeleteEach):
     noun = "network"
 
 
-class ShowNetwork(command.ShowOne):
+class ShowNetwork(tables.One, command.ShowOne):
     """Show a network"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -69,7 +69,7 @@ class ShowNetwork(command.ShowOne):
         return COLUMNS, _row(_networks(self.app, "show").get(parsed_args.network), COLUMNS)
 
 
-class ListNetworks(command.Lister):
+class ListNetworks(tables.List, command.Lister):
     """List the networks of a container, or without one those that may be used"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

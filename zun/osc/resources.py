@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from osc_lib.command import command
 
-from zun.osc import each, versions
+from zun.osc import each, tables, versions
 
 _SINCE = {"volumes": versions.VOLUMES_VERSION}  # other nouns: GROUPS_VERSION
 
@@ -66,7 +66,7 @@ class DeleteEach(command.Command):
         return each.one_by_one(parsed_args.idents, f"delete {self.noun} {{}}", collection.delete)
 
 
-class ListAll(command.Lister):
+class ListAll(tables.List, command.Lister):
     """Base of each ``list`` with ``--all-projects``: shows the members ``listed`` of every item, page by page."""
 
     noun: ClassVar[str]
@@ -83,7 +83,7 @@ class ListAll(command.Lister):
         return self.listed, [row(item, self.listed) for item in collection.all(**query)]
 
 
-class ShowNamed(command.ShowOne):
+class ShowNamed(tables.One, command.ShowOne):
     """Base of each ``show``: shows the members ``columns`` of the item with this name or uuid."""
 
     noun: ClassVar[str]

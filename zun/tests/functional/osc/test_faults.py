@@ -463,3 +463,23 @@ def test_without_neutron_floating_addresses_say_what_there_is(monkeypatch, comma
 def test_what_wait_of_delete_says():
     said = " ".join(each.DeleteContainer(None, None).get_parser("delete").format_help().split())
     assert "--wait Wait until the containers are gone." in said
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_tables_fit_into_the_terminal(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = {**C, "uuid": "4ad32a94-1d42-4ee9-bd5f-3f0d0ac3ee0a", "name": "alpha-12-container"}
+    row |= {"image": "registry.example:5000/team/app:1.2", "ports": [], "links": [{"href": "x" * 150, "rel": "self"}]}
+    answers = {
+        ("GET", "/v1/containers"): (200, {"containers": [row] * 2, "next": None}),
+        ("GET", "/v1/containers/web?all_projects=False"): (200, row),
+    }
+    answers["GET", "/v1/containers/"] = answers["GET", "/v1/containers"]
+    with serving(answers) as server:
+        listed = execute(containers.ListContainer, server)[1]
+        shown = execute(containers.ShowContainer, server, "web")[1]
+        whole = execute(containers.ListContainer, server, "-f", "json")[1]
+    for printed in (listed, shown):
+        assert max(map(len, printed.splitlines())) <= width
+        assert row["uuid"] in printed and "None" not in printed
+    assert '"task_state": null' in whole
