@@ -81,7 +81,8 @@ def test_secrets_and_commands_stay_out(api, placed, host_up, caplog):
     headers = {"X-Auth-Token": "s3cret", "Authorization": "Basic s3cret"}
     uuid = placed().uuid
     assert api.post(f"/v1/containers/{uuid}/execute?command=mysql+-ps3cret", headers=headers).status == 200
-    assert api.get("/v1/containers?token=s3cret").status == 400
+    assert api.get("/v1/containers?token=s3cret").status == 200
+    assert api.at("1.41").get("/v1/containers?token=s3cret").status == 400
     assert "s3cret" not in caplog.text
 
 
