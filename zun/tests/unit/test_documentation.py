@@ -28,12 +28,14 @@ from zun.container.docker import console, events
 from zun.db import container_actions, quotas, session
 from zun.messaging import rpc
 from zun.osc import each
+from zun.scheduler import explain
 from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
 from zun.tests.fixtures import own_conf
 from zun.tests.unit.api.table import ROUTES
 from zun.tests.unit.entry_points import GROUPS
 from zun.topology.pci_files import NEVER_GIVEN
 from zun.topology.refusal import Dimension, RefusalCode
+from zun.topology.search import steps
 
 ROOT = pathlib.Path(__file__).parents[3]
 SOURCE = ROOT / "doc" / "source"
@@ -135,6 +137,8 @@ COUNTED = {"one": 1, "two": 2, "ten": 10}
         ("user/networks", r"A request may name at most (\d+)", limits.PARTS),
         ("admin/authentication", r"After (\d+) wrong passwords", limits.WRONG_PASSWORDS),
         ("admin/authentication", r"not looked at for (\d+) seconds", limits.WAIT_SECONDS),
+        ("admin/limits", r"steps of a search - (\d+) for a plan", steps.STEPS),
+        ("admin/limits", r"steps of an explanation - (\d+)", explain.MOST_STEPS),
         ("admin/trail", r"The newest (\d+) accesses", container_actions.KEPT),
         ("admin/registry-key", r"at least (\d+) ASCII characters", secrets.KEY_CHARACTERS),
     ],
