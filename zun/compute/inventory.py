@@ -26,9 +26,16 @@ class Inventory:
 
 
 def inventory(
-    conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts, others: CpuSet = NO_CPUS
+    conf: cfg.ConfigOpts,
+    discovered: HostTopology,
+    facts: HostFacts,
+    others: CpuSet = NO_CPUS,
+    held: Collection[str] = (),
 ) -> Inventory:
-    """Return the inventory. ``others`` are CPUs that other services on this machine hold as their own.
+    """Return the inventory.
+
+    ``others`` are CPUs that other services on this machine hold as their own, ``held`` the addresses of the devices
+    that containers hold.
 
     Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
     no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
@@ -39,12 +46,13 @@ def inventory(
     ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
     specs = _device_specs(conf.devices.device_spec)
     selected = device_spec.given(discovered.devices, specs)
-    known, unknown = _known_to_runtime(selected, facts.cdi_names)
+    usable, used = device_spec.without_used(selected, held)
+    known, unknown = _known_to_runtime(usable, facts.cdi_names)
     offered, doubles = device_spec.without_doubles(known)
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
     idle = _idle(specs, discovered.devices)
-    notes = (*discovered.notes, *idle, *unknown, *doubles, *_absent(discovered, sets), *lacking)
+    notes = (*discovered.notes, *idle, *used, *unknown, *doubles, *_absent(discovered, sets), *lacking)
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],

@@ -3,11 +3,14 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 from zun.container import cdi
 from zun.topology import HostTopology, discover
 from zun.topology.cells import only_cell
 from zun.topology.device_files import discover_files
+from zun.topology.files import Tree
+from zun.topology.host_use import marked
 
 
 def discovered(root: str = "/", cdi_folders: Collection[str] = ()) -> HostTopology:
@@ -20,5 +23,5 @@ def discovered(root: str = "/", cdi_folders: Collection[str] = ()) -> HostTopolo
     only = only_cell(found.cells)
     others = (*discover_files(root, found.devices), *named.devices())
     placed = (replace(device, cell=only if device.cell is None else device.cell) for device in others)
-    devices = (*found.devices, *placed)
+    devices = (*found.devices, *marked(Tree(Path(root)), placed))
     return replace(found, devices=devices, notes=(*found.notes, *named.notes))

@@ -293,7 +293,8 @@ class ComputeService:
         others = self._held_by_others(context)
         facts = self._driver.facts()
         machine = discovered(cdi_folders=facts.cdi_folders) if self._machine is None else self._machine()
-        found = inventory(self._conf, machine, facts, others)
+        held = {device.address for _, plan in self.tracker.usage for device in plan.devices}
+        found = inventory(self._conf, machine, facts, others, held)
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)

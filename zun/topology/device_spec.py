@@ -6,7 +6,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +19,7 @@ _ANY = ("", "*")
 _OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
 _MATCHING = (*_OF_PCI, "path", "cdi")
 _TAGS_OF_PCI = ("physical_network", "trusted")
-_TAGS = ("physical_network", "trusted", "resource_class", "traits")
+_TAGS = ("physical_network", "trusted", "resource_class", "traits", "allow_in_use")
 #: Tags of Nova without a meaning here: drivers are not changed, and containers do not migrate.
 _IDLE_TAGS = ("managed", "live_migratable")
 #: Tags of Nova that ask for what this service does not do.
@@ -43,7 +43,7 @@ class DeviceSpec:
     address: tuple[str, str, str, str] | None = None
     """Regular expressions for domain, bus, slot and function. They also select the virtual functions of a match."""
     devname: str | None = None
-    """Name of a network interface of the device."""
+    """Name of a network interface of the device. It also selects the virtual functions of a match."""
     path: str | None = None
     """Pattern of a file under ``/dev``, as of a shell: ``/dev/loop[0-9]*``. A star does not match a slash."""
     cdi: str | None = None
@@ -52,6 +52,8 @@ class DeviceSpec:
     trusted: bool = False
     resource_class: str | None = None
     traits: tuple[str, ...] = ()
+    allow_in_use: bool = False
+    """True if containers may get a device that the host itself uses."""
 
     def matches(self, device: Device) -> bool:
         """Return whether the device meets every condition."""
@@ -65,7 +67,7 @@ class DeviceSpec:
             self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
             and (self.class_id is None or device.class_id.startswith(self.class_id))
-            and (self.devname is None or self.devname in device.interfaces)
+            and (self.devname is None or self.devname in (*device.interfaces, *device.physical_interfaces))
             and any(map(self._has_address, filter(None, (device.address, device.physical))))
         )
 
@@ -85,6 +87,7 @@ class DeviceSpec:
             trusted=self.trusted,
             resource_class=self.resource_class,
             traits=self.traits,
+            in_use=None if self.allow_in_use else device.in_use,
         )
 
     def _has_address(self, address: str) -> bool:
@@ -98,6 +101,24 @@ def given(devices: Iterable[Device], specs: Iterable[DeviceSpec]) -> tuple[Devic
     specs = tuple(specs)
     pairs = ((device, next((spec for spec in specs if spec.matches(device)), None)) for device in devices)
     return tuple(spec.tagged(device) for device, spec in pairs if spec is not None)
+
+
+def without_used(devices: Iterable[Device], held: Collection[str]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """Return the devices without those that the host itself uses, and a note on each that is left out.
+
+    ``held`` are addresses of devices that containers hold. These stay, because a container may do with a disk of its
+    own what looks like a use of the host.
+    """
+    kept, notes = [], []
+    for device in devices:
+        if device.in_use is None or device.address in held:
+            kept.append(replace(device, in_use=None))
+        else:
+            notes.append(
+                f"device {device.address} is not offered, because the host uses it: {device.in_use}. To offer it all "
+                'the same, add "allow_in_use": "true" to its line of device_spec'
+            )
+    return tuple(kept), tuple(notes)
 
 
 def without_doubles(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
@@ -191,9 +212,10 @@ def _spec(members: Any) -> DeviceSpec:
         path=_path(_text(members, "path")),
         cdi=_cdi_name(_text(members, "cdi")),
         physical_network=_text(members, "physical_network"),
-        trusted=_boolean(members.get("trusted", False)),
+        trusted=_boolean(members, "trusted"),
         resource_class=_resource_class(_text(members, "resource_class")),
         traits=_traits(members.get("traits", "")),
+        allow_in_use=_boolean(members, "allow_in_use"),
     )
 
 
@@ -250,10 +272,11 @@ def _digits(members: Mapping[str, Any], name: str, pattern: str, wanted: str) ->
     return digits
 
 
-def _boolean(value: Any) -> bool:
-    if str(value).lower() not in ("true", "false"):
-        raise ValueError(f"trusted must be true or false, got {value!r}")
-    return str(value).lower() == "true"
+def _boolean(members: Mapping[str, Any], name: str) -> bool:
+    value = str(members.get(name, False)).lower()
+    if value not in ("true", "false"):
+        raise ValueError(f"{name} must be true or false, got {members[name]!r}")
+    return value == "true"
 
 
 def _resource_class(name: str | None) -> str | None:

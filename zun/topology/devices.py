@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from zun.topology.ranges import CELL, GROUP, NAME, NAMES, PATH
 
-_LISTS = ("path", "nodes", "interfaces", "traits")  # fields of a Device that are lists in its record
+_LISTS = ("path", "nodes", "interfaces", "physical_interfaces", "traits")
+"""Fields of a Device that are lists in its record."""
 
 
 def is_vfio_driver(name: str | None) -> bool:
@@ -36,6 +37,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "iommu_group": GROUP.or_none,
     "driver": NAME.or_none,
     "memory_node": CELL.or_none,
+    "in_use": PATH.or_none,
     "physical_network": NAME.or_none,
     "trusted": bool,
     "resource_class": NAME.or_none,
@@ -89,8 +91,12 @@ class Device:
     """Files that give access to the device, as ``/dev/dri/renderD128``. Of a link under ``/dev``, its target."""
     interfaces: tuple[str, ...] = ()
     """Names of its network interfaces on the host."""
+    physical_interfaces: tuple[str, ...] = ()
+    """Names of the network interfaces of the physical function on the host, if this is a virtual one."""
     memory_node: int | None = None
     """The memory node that is the device's own memory, as of some GPUs. No cell of the host has this id."""
+    in_use: str | None = None
+    """Why the host itself uses the device, in words: ``its interface eno1 has the default route``."""
     physical_network: str | None = None
     """This and the following fields are tags that the operator's ``device_spec`` gives to the device."""
     trusted: bool = False

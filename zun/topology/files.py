@@ -118,3 +118,8 @@ def cpu_map_in(text: str) -> CpuSet:
     if mask.bit_length() > MAX_ID + 1:
         raise ValueError(text)
     return CpuSet.from_mask(mask)
+
+
+def unescaped(field: str) -> str:
+    """Return a field of /proc/mounts or mountinfo without its escapes. Example: ``/a\\040b`` is ``/a b``."""
+    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), field)

@@ -60,6 +60,7 @@ def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...], own_memory: M
         driver=driver,
         nodes=device_files(tree, folder, address, driver, iommu_group),
         interfaces=interfaces(tree, folder),
+        physical_interfaces=interfaces(tree, f"{_DEVICES}/{physical}") if virtual else (),
         memory_node=own_memory.get(address),
     )
 

@@ -77,8 +77,15 @@ def interfaces(tree: Tree, folder: str) -> tuple[str, ...]:
     A representor stands for a virtual function on the switch of the card: its ``phys_port_name`` is ``pf0vf1``. The
     uplink has ``p0``. A card in legacy mode has no such names.
     """
-    return tuple(sorted(name for net in _net_folders(tree, folder) for name in tree.names(net)
-                        if not _is_representor(tree, f"{net}/{name}")))  # fmt: skip
+    return tuple(sorted(place.rpartition("/")[2] for place in interface_folders(tree, folder)))
+
+
+def interface_folders(tree: Tree, folder: str) -> Iterator[str]:
+    """Yield the folder of each of ``interfaces``."""
+    for net in _net_folders(tree, folder):
+        for name in tree.names(net):
+            if not _is_representor(tree, f"{net}/{name}"):
+                yield f"{net}/{name}"
 
 
 def _is_representor(tree: Tree, folder: str) -> bool:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
-from zun.topology.files import SPACE, Tree, number_in
+from zun.topology.files import SPACE, Tree, number_in, unescaped
+from zun.topology.host_use import marked
 from zun.topology.pci import discover_devices
 from zun.topology.pci_files import memory_nodes
 
@@ -65,7 +66,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         for node, cpus in nodes.items()
         if node not in of_devices
     ]
-    devices = discover_devices(tree, tuple(cells))
+    devices = marked(tree, discover_devices(tree, tuple(cells)))
     return HostTopology(
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
@@ -409,11 +410,6 @@ def _mounts(tree: Tree) -> Iterator[_Mount]:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".", "..")]
-
-
-def unescaped(field: str) -> str:
-    """Return a field of /proc/mounts or mountinfo without its escapes. Example: ``/a\\040b`` is ``/a b``."""
-    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _unified_names(what: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from zun.common.units import GIB, MIB
 from zun.container.docker.client import OnEngine, ask
 from zun.container.driver import HostFacts
-from zun.topology.sysfs import unescaped
+from zun.topology.files import unescaped
 
 LOG = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from zun.container.docker.audit import cgroup_mounts
 from zun.container.docker.client import Engine, OnEngine
 from zun.container.docker.kernel import locate, own_group, steps_below
 from zun.container.driver import HUGE_PAGES_TARGET, ContainerView, HugePageView, PageStock, RuntimeState
-from zun.topology.sysfs import unescaped
+from zun.topology.files import unescaped
 
 LOG = logging.getLogger(__name__)
 

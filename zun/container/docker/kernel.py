@@ -16,7 +16,7 @@ from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
 from zun.container.weights import linear
 from zun.topology import CpuSet
-from zun.topology.sysfs import unescaped
+from zun.topology.files import unescaped
 
 LOG = logging.getLogger(__name__)
 

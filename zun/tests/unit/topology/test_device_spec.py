@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 
-from zun.topology.device_spec import DeviceSpec, given, parse, parse_values, without_doubles
+from zun.topology.device_spec import DeviceSpec, given, parse, parse_values, without_doubles, without_used
 from zun.topology.devices import Device, DeviceType
 
 GPU = Device("0000:81:00.0", "10de", "20b0", "030200")
 OTHER_GPU = Device("0000:c1:00.0", "10de", "20b0", "030200")
 PF = Device("0000:05:00.0", "8086", "10fb", "020000", type=DeviceType.PF, interfaces=("ens1",))
-VF = Device("0000:05:10.2", "8086", "10ed", "020000", type=DeviceType.VF, physical="0000:05:00.0")
+VF = Device(
+    "0000:05:10.2", "8086", "10ed", "020000", type=DeviceType.VF, physical="0000:05:00.0", physical_interfaces=("ens1",)
+)
 DISTANT = Device("10000:05:00.0", "8086", "0a54", "010802")
 ALL = (PF, VF, GPU, OTHER_GPU, DISTANT)
 
@@ -28,7 +32,9 @@ ALL = (PF, VF, GPU, OTHER_GPU, DISTANT)
     pytest.param('{"address": "0000:05:00.0", "product_id": "10ed"}', (VF,), id="virtual-functions-by-product"),
     pytest.param('{"address": "10000:*:*.*"}', (DISTANT,), id="a-long-domain"),
     pytest.param('{"address": {"bus": "81|c1", "function": "[0-3]"}}', (GPU, OTHER_GPU), id="expressions"),
-    pytest.param('{"devname": "ens1"}', (PF,), id="interface"),
+    pytest.param('{"devname": "ens1"}', (PF, VF), id="interface-of-a-physical-function"),
+    pytest.param('{"devname": "ens1", "product_id": "10ed"}', (VF,), id="interface-and-product"),
+    pytest.param('{"devname": "ens2"}', (), id="another-interface"),
     pytest.param('{"address": "0:5:0.0"}', (PF, VF), id="one-digit-parts"),
     pytest.param('{"address": ".2"}', (VF,), id="function-alone"),
     pytest.param('{"address": "5:10"}', (VF,), id="no-function"),
@@ -40,6 +46,19 @@ ALL = (PF, VF, GPU, OTHER_GPU, DISTANT)
 ])
 def test_given(text, devices):
     assert given(ALL, [parse(text)]) == devices
+
+
+def test_device_that_the_host_uses_is_not_offered():
+    used = (replace(GPU, in_use="it shows the console"), replace(PF, in_use="its interface ens1 has the default route"))
+    kept, notes = without_used(given((*used, VF, OTHER_GPU), [parse('{"vendor_id": "*"}')]), {GPU.address})
+    assert kept == (GPU, VF, OTHER_GPU)
+    assert notes == (
+        "device 0000:05:00.0 is not offered, because the host uses it: its interface ens1 has the default route. To "
+        'offer it all the same, add "allow_in_use": "true" to its line of device_spec',
+    )
+    lines = [parse('{"devname": "ens1", "allow_in_use": "true"}'), parse('{"vendor_id": "*"}')]
+    kept, notes = without_used(given(used, lines), ())
+    assert (kept, len(notes)) == ((PF,), 1)
 
 
 def test_a_list_of_one_value_is_taken_as_nova_takes_it():
@@ -74,7 +93,7 @@ def test_the_first_spec_gives_the_tags():
         parse('{"devname": "ens1", "physical_network": "physnet1", "trusted": "true"}'),
     ]
     found = {device.address: device for device in given(ALL, specs)}
-    assert set(found) == {GPU.address, OTHER_GPU.address, PF.address}
+    assert set(found) == {GPU.address, OTHER_GPU.address, PF.address, VF.address}
     assert found[GPU.address].resource_class == "CUSTOM_GPU_A100"
     assert found[GPU.address].traits == ("CUSTOM_B", "HW_GPU_X")
     assert found[OTHER_GPU.address].resource_class == "PGPU"
@@ -112,6 +131,7 @@ def test_no_spec_gives_nothing():
     ('{"address": "*", "devname": "ens1"}', "give address or devname, not both"),
     ('{"devname": ""}', "devname must be a text, got ''"),
     ('{"vendor_id": "10de", "trusted": "yes"}', "trusted must be true or false, got 'yes'"),
+    ('{"vendor_id": "10de", "allow_in_use": 1}', "allow_in_use must be true or false, got 1"),
     ('{"vendor_id": "10de", "traits": "A-B"}', "traits must have letters, digits and underscores only, got 'A-B'"),
     ('{"vendor_id": "10de", "traits": 5}', "traits must be names between commas, got 5"),
 ])

@@ -11,7 +11,7 @@ import pytest
 from zun.tests.unit.topology.hosts import proof_size
 from zun.tests.unit.topology.machines import CPU, NODE, PLAIN, build, changed
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, discover, plan
-from zun.topology.sysfs import unescaped
+from zun.topology.files import unescaped
 
 EXPECTED = HostTopology(
     cells=(

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices that the host itself uses, in made trees."""
+
+import pytest
+
+from zun.compute.machine import discovered
+from zun.tests.unit.topology.machines import build, changed
+from zun.topology import discover
+
+CARD, SECOND, DISK = "0000:19:00.0", "0000:19:00.1", "0000:82:00.0"
+ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+DEFAULT = "eno1\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+STORAGE = "eno1\t0000A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+NOTHING, LOCAL, GLOBAL = "0" * 32, "fe80" + "0" * 28, "2001" + "0" * 28
+
+
+def route6(destination, prefix, interface, flags="00000003"):
+    return f"{destination} {prefix} {NOTHING} 00 {NOTHING} 00000400 00000001 00000000 {flags} {interface}\n"
+
+
+def mount(source, number="0:40", at="/srv"):
+    return f"40 1 {number} / {at} rw,relatime shared:1 - ext4 {source} rw\n"
+
+
+@pytest.fixture
+def uses(tmp_path):
+    """Return the reason by address of a machine with two interfaces and an NVMe disk with two partitions."""
+
+    def found(files=(), links=(), cards=()):
+        machine = changed(
+            devices={
+                CARD: {"files": {"net/eno1/address": "", **dict(cards)}, "links": dict(links)},
+                SECOND: {"files": {"virtio1/net/eno2/address": ""}},
+                DISK: {"files": {"class": "0x010802\n", "nvme/nvme0/dev": "", "nvme/nvme0/nvme0n1/dev": "259:0\n"}},
+            },
+            files={
+                **{f"sys/class/block/nvme0n1/nvme0n1p{n}/partition": f"{n}\n" for n in (1, 2)},
+                **{f"sys/class/block/nvme0n1p{n}/dev": f"259:{n}\n" for n in (1, 2)},
+                "sys/class/block/nvme0n1/dev": "259:0\n",
+                **dict(files),
+            },
+        )
+        topology = discover(build(tmp_path, machine), process_limits=False)
+        return {device.address: device.in_use for device in topology.devices if device.in_use is not None}
+
+    return found
+
+
+@pytest.mark.parametrize(("files", "reason"), [
+    pytest.param({"proc/net/route": ROUTES + DEFAULT}, "its interface eno1 has the default route", id="default-route"),
+    pytest.param(
+        {"proc/net/route": ROUTES + STORAGE + DEFAULT}, "its interface eno1 has the default route", id="several-routes"
+    ),
+    pytest.param({"proc/net/route": ROUTES + STORAGE}, "its interface eno1 has a route of the host", id="one-route"),
+    pytest.param(
+        {"proc/net/ipv6_route": route6(NOTHING, "00", "eno1")}, "its interface eno1 has the default route", id="ipv6"
+    ),
+    pytest.param(
+        {"proc/net/ipv6_route": route6(GLOBAL, "40", "eno1")}, "its interface eno1 has a route of the host",
+        id="ipv6-route",
+    ),
+    pytest.param({"proc/net/ipv6_route": route6(LOCAL, "40", "eno1")}, None, id="address-of-the-link"),
+    pytest.param({"proc/net/ipv6_route": route6(NOTHING, "00", "eno1", "00200200")}, None, id="rejected-route"),
+    pytest.param({"proc/net/route": ROUTES + DEFAULT.replace("eno1", "eth7")}, None, id="another-interface"),
+    pytest.param({"proc/net/route": "nonsense\nmore\n"}, None, id="nonsense"),
+])
+def test_card_with_a_route_of_the_host(uses, files, reason):
+    assert uses(files) == ({} if reason is None else {CARD: reason})
+
+
+def test_card_in_a_bond(uses):
+    links = {"net/eno1/master": "../../../../virtual/net/bond0"}
+    assert uses(links=links) == {CARD: "its interface eno1 belongs to bond0"}
+
+
+def test_card_below_a_vlan(uses):
+    assert uses(cards={"net/eno1/upper_eno1.7/x": ""}) == {CARD: "its interface eno1 belongs to eno1.7"}
+
+
+@pytest.mark.parametrize(("files", "reason"), [
+    pytest.param(
+        {"proc/self/mountinfo": mount("/dev/root", "259:1", "/")}, "/dev/nvme0n1p1 is mounted at /", id="by-number"
+    ),
+    pytest.param(
+        {"proc/self/mountinfo": mount("/dev/nvme0n1", "0:44", "/a\\040b")}, "/dev/nvme0n1 is mounted at /a b",
+        id="by-name",
+    ),
+    pytest.param(
+        {"proc/swaps": "Filename Type Size Used Priority\n/dev/nvme0n1p2 partition 1 0 -2\n"},
+        "/dev/nvme0n1p2 is swap space of the host", id="swap",
+    ),
+    pytest.param(
+        {"sys/class/block/nvme0n1p2/holders/dm-0/x": ""}, "/dev/nvme0n1p2 is a part of dm-0", id="logical-volume"
+    ),
+    pytest.param({"sys/class/block/nvme0n1/holders/md127/x": ""}, "/dev/nvme0n1 is a part of md127", id="raid"),
+    pytest.param({"proc/self/mountinfo": mount("/dev/sda1", "8:1", "/")}, None, id="another-disk"),
+    pytest.param({"proc/self/mountinfo": "nonsense\n1 2 3\n"}, None, id="nonsense"),
+])
+def test_disk_with_data_of_the_host(uses, files, reason):
+    assert uses(files) == ({} if reason is None else {DISK: reason})
+
+
+def test_file_of_a_mounted_disk_of_this_machine():
+    """This machine has its root somewhere; a file system without a disk, as overlay, names none."""
+    devices = {device.address: device.in_use for device in discovered().devices}
+    with open("/proc/mounts") as mounts:
+        mounted = {line.split()[0] for line in mounts if line.startswith("/dev/")}
+    for path in mounted & devices.keys():
+        assert devices[path] is not None
+    assert devices["/dev/null"] is None
