@@ -105,12 +105,12 @@ def _found(value: Any) -> str:
 
 def _wanted(wanted: Mapping[str, Any]) -> str:
     pages = f" in pages of {wanted['page_kib']} KiB" if wanted["page_kib"] else ""
-    return f"{amounts.text(wanted['cpus'])} CPUs, {wanted['memory_mib']} MiB{pages}"
+    return f"{amounts.cpus(amounts.text(wanted['cpus']))}, {wanted['memory_mib']} MiB{pages}"
 
 
 def _free(free: Mapping[str, Any]) -> str:
     pages = "".join(f", {number} pages of {size} KiB" for size, number in free["pages"].items())
-    cores = f"{free['cpus']} CPUs free ({count(free['whole_cores'], 'whole core')})"
+    cores = f"{amounts.cpus(str(free['cpus']))} free ({count(free['whole_cores'], 'whole core')})"
     return f"{cores}, {amounts.text(free['shared'])} in the shared pool, {free['memory_mib']} MiB{pages}"
 
 

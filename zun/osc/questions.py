@@ -139,4 +139,4 @@ def _cell(cell: Mapping[str, Any]) -> str:
     which = f"cell {cell['node']}: " if "node" in cell else ""
     kept = f" ({cell['withheld']} kept idle)" if cell["withheld"] else ""
     pages = "".join(f" in {count} pages of {size} KiB" for size, count in cell["pages"].items())
-    return f"{which}{amounts.text(cell['cpus'])} CPUs{kept}, {cell['memory_mib']} MiB{pages}"
+    return f"{which}{amounts.cpus(amounts.text(cell['cpus']))}{kept}, {cell['memory_mib']} MiB{pages}"

@@ -333,7 +333,8 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
         conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
     conditions += _device_conditions(nearest, wanted)
     told = "".join(f" {condition}" for condition in conditions)
-    return f" A request for {amounts.text(nearest.cpus)} CPUs and {nearest.memory_mib} MiB{told} would fit now."
+    asked = amounts.cpus(amounts.text(nearest.cpus))
+    return f" A request for {asked} and {nearest.memory_mib} MiB{told} would fit now."
 
 
 def _parts(nearest: PlacementRequest, wanted: PlacementRequest) -> str:

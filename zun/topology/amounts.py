@@ -14,6 +14,11 @@ def exact(amount: float) -> float:
     return round(amount, DIGITS)
 
 
+def cpus(amount: str) -> str:
+    """Return an amount of CPUs in words: ``1 CPU``, ``2 CPUs``, ``0.5 CPUs``."""
+    return f"{amount} CPU" if amount == "1" else f"{amount} CPUs"
+
+
 def text(amount: float) -> str:
     """Return ``amount`` in digits, without trailing zeros: ``1.5``, ``3``, ``1048576``, ``0.000001``."""
     if abs(amount) >= 1e15:

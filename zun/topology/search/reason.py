@@ -208,12 +208,15 @@ def _too_little(
     ``amounts`` are (amount, minus cell id), largest first.
     """
     amount = _amount(question, wanted, measure.which)
+    words = f"{amount} {measure.words}"
+    if amount == "1" and measure.words.startswith("CPUs "):
+        words = words.replace("CPUs", "CPU", 1)
     most, cell_id = amounts[0]
     if most < wanted:
         best = _amount(question, max(0, most), measure.which)
-        return f"no cell has {amount} {measure.words}: best is cell {-cell_id} with {best}"
+        return f"no cell has {words}: best is cell {-cell_id} with {best}"
     have = sum(1 for has, _ in amounts if has >= max(0, wanted))
-    return f"only {have} of {len(amounts)} cells can give {amount} {measure.words}: {count} are wanted"
+    return f"only {have} of {len(amounts)} cells can give {words}: {count} are wanted"
 
 
 def _amount(question: Question, amount: int, which: int) -> str:

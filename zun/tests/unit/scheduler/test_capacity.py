@@ -132,7 +132,7 @@ def test_counting_stops_at_the_limit_and_says_so():
     answer = counted(hosts, spec(1), limit=11)
     assert (answer.total, answer.complete) == (11, False)
     assert answer.hosts == (
-        HostCapacity("a", 8, "cpus", "no cell has 1 CPUs free: best is cell 0 with 0"),
+        HostCapacity("a", 8, "cpus", "no cell has 1 CPU free: best is cell 0 with 0"),
         HostCapacity("b", 3),
     )
     nothing = spec(0, 0, policy="shared")

@@ -167,7 +167,7 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
             [full("a", dedicated(1, 4000)), full("b", dedicated(1, 4000), dedicated(1, 4090))],
             spec(1, 4097),
             "No valid host was found. Of 2 hosts, CpuSetFilter rejected 1, RamFilter rejected 1. Nearest miss: "
-            "no cell has 4097 MiB free: best is cell 1 with 4096. A request for 1 CPUs and 4096 MiB would fit now.",
+            "no cell has 4097 MiB free: best is cell 1 with 4096. A request for 1 CPU and 4096 MiB would fit now.",
             id="too-much-memory",
         ),
         pytest.param(
@@ -188,7 +188,7 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
             [full("a", *[dedicated(1)] * 8)],
             spec(1),
             "No valid host was found. Of 1 host, CPUFilter rejected 1. "
-            "Nearest miss: no cell has 1 CPUs free: best is cell 0 with 0.",
+            "Nearest miss: no cell has 1 CPU free: best is cell 0 with 0.",
             id="nothing-like-it-would-fit",
         ),
     ],
@@ -229,7 +229,7 @@ SECRET = "rack7-u12.example.org"
         pytest.param([host(SECRET, enable_cpu_pinning=False)], spec(1), id="no-pinning"),
         pytest.param(
             [host(SECRET)],
-            spec(1, tried={SECRET: "no cell has 1 CPUs free"}),
+            spec(1, tried={SECRET: "no cell has 1 CPU free"}),
             id="it-refused-before",
         ),
     ],
@@ -247,7 +247,7 @@ def test_a_host_that_takes_no_dedicated_ones_is_no_miss_by_disk():
 def test_a_host_that_takes_no_dedicated_ones_is_no_near_miss():
     """It has room for 4 CPUs, and would refuse them as well."""
     told = message([host("a", enable_cpu_pinning=False), full("b", *[dedicated(3)] * 2)], spec(5))
-    assert "A request for 1 CPUs and 64 MiB would fit now." in told
+    assert "A request for 1 CPU and 64 MiB would fit now." in told
 
 
 def test_the_nearest_miss_has_the_disk_as_well():
@@ -257,7 +257,7 @@ def test_the_nearest_miss_has_the_disk_as_well():
     assert "A request for 2 CPUs and 64 MiB would fit now." in told
 
 
-NEAR = re.compile(r"A request for ([\d.e+]+) CPUs and (\d+) MiB(?: on (\d+) cells?)? would fit now")
+NEAR = re.compile(r"A request for ([\d.e+]+) CPUs? and (\d+) MiB(?: on (\d+) cells?)? would fit now")
 
 
 def stated(told, asked):

@@ -126,20 +126,20 @@ def test_what_a_grade_keeps(topology, usage, request_, cpus, withheld):
     ),
     pytest.param(
         X, used(X, "0,4"), asked(1, "node", thread_policy="isolate"), "isolation",
-        "no cell has 1 CPUs free on cores of their own in cells that are nobody else's: best is cell 0 with 0",
+        "no cell has 1 CPU free on cores of their own in cells that are nobody else's: best is cell 0 with 0",
         id="node",
     ),
     pytest.param(
         X, used(X, "0-7"), asked(1, "core"), "cores",
-        "no cell has 1 CPUs free on whole cores: best is cell 0 with 0", id="core",
+        "no cell has 1 CPU free on whole cores: best is cell 0 with 0", id="core",
     ),
     pytest.param(
         X, Usage().with_claim("s", demanding({0: 1.0, 1: 1.0})), asked(1, "node"), "shared-floor",
-        "no cell has 1 CPUs free beside those that shared containers need: best is cell 0 with 0", id="floor",
+        "no cell has 1 CPU free beside those that shared containers need: best is cell 0 with 0", id="floor",
     ),
     pytest.param(
         host(cell(0, "0,1 2,3", l3="0 1,2 3")), Usage(), asked(1, "l3"), "isolation",
-        "no cell has 1 CPUs free on whole cores in L3 caches that are nobody else's: best is cell 0 with 0",
+        "no cell has 1 CPU free on whole cores in L3 caches that are nobody else's: best is cell 0 with 0",
         id="cores-between-two-caches",
     ),
     pytest.param(

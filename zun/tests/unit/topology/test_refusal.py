@@ -44,7 +44,7 @@ SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
     pytest.param(
         flat_host([2, 2, 2, 2]), used(flat_host([2, 2, 2, 2]), "0-5", memory_mib=0),
         PlacementRequest(3, 10, numa_nodes=3),
-        "cpus", "only 1 of 4 cells can give 1 CPUs free: 3 are wanted", id="two-cells-more",
+        "cpus", "only 1 of 4 cells can give 1 CPU free: 3 are wanted", id="two-cells-more",
     ),
     pytest.param(
         flat_host([4, 4, 1]), Usage(), PlacementRequest(8, 10, numa_cpus=[3, 3, 2]),
