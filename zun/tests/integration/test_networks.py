@@ -187,7 +187,8 @@ def test_default_networks_of_projects_are_apart(cloud, engine):
 
 
 def test_capsule_is_on_the_default_network(cloud, engine):
-    template = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": [{"image": "zun-demo"}]}}
+    member = {"image": "zun-demo", "command": ["sleep", "1000"]}
+    template = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": [member]}}
     reply = cloud.api("demo").request("POST", "/capsules/", json={"template": template})
     assert reply.status_code == 202, reply.text
     uuid = reply.json()["uuid"]
