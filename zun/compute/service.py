@@ -6,7 +6,7 @@ import datetime
 import functools
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,12 +48,13 @@ from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.driver import NetworkDriver
 from zun.objects import ComputeNode, Container, ContainerActionEvent, Image, ZunService
 from zun.objects.container_action import LOST_SECONDS
+from zun.objects.placement import held_plan
 from zun.objects.service import COMPUTE_BINARY
 from zun.placement.client import PlacementClient
 from zun.placement.foreign import foreign_of
 from zun.placement.reporter import Enforced, Ledger, NoLedger, Reporter
 from zun.placement.tree import Disk, Provider, tree
-from zun.topology import CpuSet, HostTopology
+from zun.topology import CpuSet, HostTopology, Plan
 from zun.topology.cpuset import union
 from zun.topology.foreign import NO_FOREIGN, Foreign
 from zun.topology.ranges import MALFORMED
@@ -293,14 +294,15 @@ class ComputeService:
         others = self._held_by_others(context)
         facts = self._driver.facts()
         machine = discovered(cdi_folders=facts.cdi_folders) if self._machine is None else self._machine()
-        held = {device.address for _, plan in self.tracker.usage for device in plan.devices}
+        plans = self._plans(context)
+        held = {device.address for plan in plans for device in plan.devices}
         found = inventory(self._conf, machine, facts, others, held)
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
         if found != self._inventory:
             self._inventory = found
-            for note in (*found.topology.notes, *self._used_pages(found.topology)):
+            for note in (*found.topology.notes, *self._used_pages(found.topology, plans)):
                 LOG.warning("Reading the hardware: %s", note)
             LOG.info("This host has CPUs %s in %d cells", found.topology.cpus, len(found.topology.cells))
             self._scheduler_api.host_changed(context, host=self._host, generation=generation)
@@ -311,14 +313,22 @@ class ComputeService:
                 if plan.devices:  # one of them may be gone, or back
                     self._look_at(uuid)
 
-    def _used_pages(self, topology: HostTopology) -> Iterator[str]:
+    def _plans(self, context: RequestContext) -> Sequence[Plan]:
+        """Return the plans that containers hold. The first inventory of a run is made before the tracker has claims."""
+        if self._inventory is not None:
+            return [plan for _, plan in self.tracker.usage]
+        containers = Container.list_by_host(context, self._host)
+        held = (held_plan(each) for each in containers if each.capsule_uuid is None)
+        return [plan for plan in held if plan is not None]
+
+    def _used_pages(self, topology: HostTopology, plans: Sequence[Plan]) -> Iterator[str]:
         """Yield notes on huge pages that containers may still be given and other programs use."""
         try:
             stock = self._driver.page_stock()
         except exceptions.DockerError as exc:
             yield str(exc)
         else:
-            yield from page_reserve.used_by_others(topology, (plan for _, plan in self.tracker.usage), stock)
+            yield from page_reserve.used_by_others(topology, plans, stock)
 
     def _foreign(self, context: RequestContext, topology: HostTopology) -> Foreign:
         """Return what other services have of this host. Until Placement has told it, that is as of the last run."""

@@ -166,6 +166,19 @@ def test_a_lost_claim_is_recovered_with_its_devices(cloud, context, run):
     assert claimed(container) == ["/dev/card0"]
 
 
+def test_held_device_stays_offered_at_a_restart(cloud, context, run, caplog):
+    """A stopped container's card is back in the host, which may give it a route before the agent starts again."""
+    container = run("/dev/card0")
+    cloud.stop_agent("one")
+    used = tuple(replace(device, in_use="its interface eno1 has the default route") for device in FILES)
+    cloud.machines["one"] = replace(machine(), devices=used)
+    with caplog.at_level(logging.WARNING):
+        agent = cloud.start_agent("one")
+    assert [device.address for device in agent.tracker.topology.devices] == ["/dev/card0"]
+    assert [line for line in caplog.messages if "is not offered" in line and "/dev/card0" in line] == []
+    assert cloud.settled(container).status == "Running"
+
+
 def test_a_device_held_twice_is_told_at_start(cloud, context, run, caplog):
     one, two = run("/dev/card0"), run("/dev/card1")
     cloud.stop_agent("one")

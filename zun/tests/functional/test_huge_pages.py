@@ -184,6 +184,17 @@ def test_audit_reports_strangers_on_booked_pages(cloud, context, driver, paged):
     assert told(cloud, context) == []
 
 
+def test_start_counts_pages_of_containers_as_theirs(cloud, context, driver, paged, caplog):
+    """The agent's own containers use the pages: no program of the host does."""
+    free = [16, 16]
+    free[int(paged.cpuset["cpuset_mems"])] -= 8
+    driver.kernel.page_stock.update(stock(*free))
+    cloud.stop_agent("one")
+    with caplog.at_level(logging.WARNING):
+        cloud.start_agent("one")
+    assert [line for line in caplog.messages if "programs outside of the service" in line] == []
+
+
 @pytest.mark.parametrize("at", ["first", "last"])
 def test_pages_that_move_during_an_audit_are_nobodys(cloud, context, driver, paged, monkeypatch, at):
     asked = []
