@@ -11,6 +11,7 @@ from zun.common import exceptions
 from zun.common.states import Kind
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, NOWHERE, Settings, object_name
+from zun.container.docker.devices import VARIABLE as DEVICES_VARIABLE
 from zun.container.driver import ContainerView, Plug, RuntimeMount
 from zun.container.weights import Curve, linear, shares_for
 from zun.topology import CPUPolicy
@@ -21,6 +22,8 @@ QUOTA_PERIOD_US = 100_000
 CPUSET_VARIABLES = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS")
 #: A mixed container has no list of all its CPUs: those of the pool change with other containers.
 MIXED_VARIABLES = ("ZUN_DEDICATED_CPUS", "ZUN_CPUSET_MEMS")
+#: The variables that tell a container its claim. Only the service sets them: no user, and no image.
+CLAIM_VARIABLES = tuple(dict.fromkeys((*CPUSET_VARIABLES, *MIXED_VARIABLES, DEVICES_VARIABLE)))
 SECOND_NS = 1_000_000_000
 
 
@@ -70,8 +73,9 @@ def request_body(
     if container.entrypoint:
         body["Entrypoint"] = list(container.entrypoint)
     told = _cpuset_variables(container, dedicated_cpus or cpuset_cpus, cpuset_mems)
-    if environment := {**(container.environment or {}), **told}:
-        body["Env"] = [f"{name}={value}" for name, value in environment.items()]
+    environment = {name: value for name, value in (container.environment or {}).items() if name not in CLAIM_VARIABLES}
+    body["Env"] = [f"{name}={value}" for name, value in (environment | told).items()]
+    body["Env"] += [name for name in CLAIM_VARIABLES if name not in told]  # Docker takes the image's values away
     if container.workdir:
         body["WorkingDir"] = container.workdir
     if join is not None:

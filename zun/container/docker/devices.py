@@ -74,7 +74,7 @@ class Passthrough:
         return frozenset({*(node.host_path for node in self.nodes), *self.cdi, *self.gpus})
 
     def apply(self, body: dict[str, Any]) -> None:
-        """Add the parts to ``body``, the body of POST /containers/create. ``ZUN_DEVICES`` of a user is left out."""
+        """Add the parts to ``body``, the body of POST /containers/create."""
         config = body["HostConfig"]
         if self.nodes:
             config["Devices"] = [
@@ -90,11 +90,9 @@ class Passthrough:
         if self.locks_memory:
             others = [each for each in config.get("Ulimits", ()) if each["Name"] != "memlock"]
             config["Ulimits"] = [*others, {"Name": "memlock", "Soft": -1, "Hard": -1}]
-        ours = {VARIABLE, *self.environment}
-        variables = [each for each in body.get("Env", ()) if each.partition("=")[0] not in ours]
-        variables += [f"{name}={value}" for name, value in self.environment.items()]
-        if variables or "Env" in body:
-            body["Env"] = variables
+        if self.environment:
+            others = [each for each in body.get("Env", ()) if each.partition("=")[0] not in self.environment]
+            body["Env"] = [*others, *(f"{name}={value}" for name, value in self.environment.items())]
 
 
 def passthrough(devices: ContainerDevices, facts: DeviceFacts, runtime: str | None = None) -> Passthrough | str:
@@ -164,7 +162,7 @@ def told(devices: ContainerDevices) -> str:
 def told_in(environment: Iterable[str] | None) -> tuple[GivenDevice, ...]:
     """Return the devices that ``told`` wrote into a container's environment, in Docker's form ``NAME=value``.
 
-    Their cells are unknown. ``Passthrough.apply`` lets no user write the variable.
+    Their cells are unknown. ``request_body`` lets no user and no image write the variable.
     """
     text = next((each.partition("=")[2] for each in environment or () if each.startswith(f"{VARIABLE}=")), "")
     pairs = (each.partition("=") for each in text.split())

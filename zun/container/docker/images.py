@@ -16,7 +16,8 @@ from zun.common.image_reference import DOCKER_HUB, INTERNAL, Reference
 from zun.common.single_flight import SingleFlight
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine, object_name
-from zun.container.docker.create import cpuset_variables
+from zun.container.docker.create import CLAIM_VARIABLES
+from zun.container.docker.devices import NVIDIA_VARIABLE
 from zun.container.docker.errors import failure_in, says, unbroken
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
 
@@ -72,8 +73,18 @@ class DockerImages(OnEngine):
     def commit(self, container: ContainerView, name: str) -> ImageFacts:
         repository, _, tag = name.rpartition(":")
         with self._engine.translated("make an image of", container), self._engine.patient() as api:
-            api.commit(object_name(container.uuid), repository, tag or "latest", changes=forgotten(container))
+            found = api.inspect_container(object_name(container.uuid))
+            changes = forgotten(container, found["Config"].get("Env"), self._environment(api, found["Image"]))
+            api.commit(found["Id"], repository, tag or "latest", changes=changes)
             return self._facts(api, name)
+
+    @staticmethod
+    def _environment(api: APIClient, image: str) -> Iterable[str] | None:
+        """Return the variables of the image that a container was made from, or None if somebody removed the image."""
+        try:
+            return (api.inspect_image(image).get("Config") or {}).get("Env") or ()
+        except docker_errors.NotFound:
+            return None
 
     @staticmethod
     def _facts(api: APIClient, name: str) -> ImageFacts:
@@ -146,15 +157,36 @@ def by_name(image: str) -> str:
     return f"docker.io/library/{image}" if _SHORT_ID.fullmatch(image) else image
 
 
-def forgotten(container: ContainerView) -> list[str]:
-    """Return Dockerfile lines that empty the service's labels and variables in an image made from ``container``.
+def forgotten(container: ContainerView, present: Iterable[str] | None, of_image: Iterable[str] | None) -> list[str]:
+    """Return Dockerfile lines that take the claim's labels and variables out of an image made from ``container``.
 
     The agent finds its objects by these labels, so a container that somebody else made from the image would pass for
     one of the agent's. Docker can only set labels and variables to empty values, for example ``LABEL zun.uuid=""``.
+
+    ``present`` are the variables of Docker's object, ``of_image`` those of its image, None if that is not known. What
+    neither the user nor the image gave came with a device, for example ``NVIDIA_VISIBLE_DEVICES`` or a variable of a
+    CDI file: such a variable gets back the value that the device's replaced, or is emptied.
     """
+    before = _pairs(of_image) | _pairs(f"{name}={value}" for name, value in (container.environment or {}).items())
+    ours = [name for name, value in _pairs(present).items() if before.get(name) != value]
+    if of_image is None:
+        ours = [name for name in ours if name == NVIDIA_VARIABLE]
     lines = [f'LABEL {name}=""' for name in (LABEL_UUID, LABEL_HOST)]
-    lines += [f"ENV {name}=" for name in cpuset_variables(container.cpu_policy)]
+    lines += [f"ENV {name}=" for name in CLAIM_VARIABLES]
+    lines += [f"ENV {name}={_quoted(before.get(name, ''))}" for name in ours if name not in CLAIM_VARIABLES]
     return lines
+
+
+def _pairs(environment: Iterable[str] | None) -> dict[str, str]:
+    """Return the values of variables by name. Docker writes ``NAME=value``; a bare name has no value."""
+    return {name: value for name, equals, value in (each.partition("=") for each in environment or ()) if equals}
+
+
+def _quoted(value: str) -> str:
+    """Return the value as a Dockerfile has it. A line can hold no line break: such a value is emptied."""
+    if not value.isprintable():
+        return ""
+    return '"' + re.sub(r'(["$\\])', r"\\\1", value) + '"'
 
 
 def local_images(

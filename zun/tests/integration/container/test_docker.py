@@ -62,7 +62,9 @@ def test_object_has_all_that_was_asked(rig: Rig, engine: docker.APIClient) -> No
     assert found["Name"] == f"/zun-{container.uuid}"
     assert config["Labels"] == {"team": "blue", "zun.uuid": container.uuid, "zun.host": rig.driver.facts().name}
     assert (config["Entrypoint"], config["Cmd"]) == (["/bin/sh"], ["-c", "sleep 1000"])
-    assert set(config["Env"]) == {"PATH=/bin", "TEXT=a=b c", "ZUN_CPUSET_CPUS=1", "ZUN_CPUSET_MEMS=0"}
+    assert set(config["Env"]) == {
+        "PATH=/bin", "TEXT=a=b c", "ZUN_CPUSET_CPUS=1", "ZUN_CPUSET_MEMS=0", "ZUN_DEDICATED_CPUS", "ZUN_DEVICES",
+    }
     assert (config["WorkingDir"], config["Hostname"]) == ("/tmp", "web-1")
     assert (config["OpenStdin"], config["Tty"]) == (True, True)
     assert config["Healthcheck"] == {
@@ -476,13 +478,34 @@ def test_an_image_of_a_container(rig: Rig, engine: docker.APIClient) -> None:
         stranger = engine.create_container(name, ["true"])["Id"]
         try:
             assert set(rig.driver.list()) == {container.uuid, made.uuid}
-            assert {"MINE=1", "ZUN_CPUSET_CPUS="} <= set(engine.inspect_container(stranger)["Config"]["Env"])
+            assert set(engine.inspect_container(stranger)["Config"]["Env"]) == {
+                "PATH=/bin", "MINE=1", "ZUN_CPUSET_CPUS=", "ZUN_CPUSET_MEMS=", "ZUN_DEDICATED_CPUS=", "ZUN_DEVICES=",
+            }
         finally:
             engine.remove_container(stranger, force=True)
         rig.driver.pause(container)
         rig.driver.commit(container, name)
         assert rig.state(container).status is Status.PAUSED
     finally:
+        rig.clean()
+        rig.driver.remove_image(name)
+
+
+def test_an_image_tells_no_claim(rig: Rig, engine: docker.APIClient) -> None:
+    """An image with the service's own variables gives none of them to a container, and the agent reads none."""
+    name, value = f"zun-commit:{uuid.uuid4()}", 'a "b" $PATH \\d #'
+    made = engine.create_container("zun-demo", ["true"])["Id"]
+    try:
+        variables = ["ZUN_DEVICES=x=/dev/sda", "ZUN_DEDICATED_CPUS=0", "ZUN_CPUSET_CPUS=0", "MINE=1"]
+        engine.commit(made, *name.split(":"), changes=[f"ENV {each}" for each in variables])
+        container = rig.running(image=name, cpu_policy="shared", environment={"MINE": "of a device"})
+        told = rig.driver.execute(container, ["env"], 60)[0]
+        assert "MINE=of a device" in told and "ZUN_" not in told
+        assert (rig.state(container).devices, rig.state(container).dedicated_cpus) == ((), "")
+        rig.driver.commit(replace(container, environment={"MINE": value}), name)
+        assert f"MINE={value}" in engine.inspect_image(name)["Config"]["Env"]
+    finally:
+        engine.remove_container(made)
         rig.clean()
         rig.driver.remove_image(name)
 

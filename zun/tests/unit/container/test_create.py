@@ -29,11 +29,15 @@ def body(
     )
 
 
+ABSENT = ("ZUN_CPUSET_CPUS", "ZUN_CPUSET_MEMS", "ZUN_DEDICATED_CPUS", "ZUN_DEVICES")
+
+
 def test_smallest_body() -> None:
     container = Sample(uuid="u", command=None, memory=None, cpu=None, cpu_policy=None)
     assert body(container) == {
         "Image": "zun-demo",
         "Labels": {"zun.uuid": "u", "zun.host": "h"},
+        "Env": [*ABSENT],
         "Tty": False,
         "OpenStdin": False,
         "HostConfig": {"CpusetCpus": "2-3", "CpusetMems": "1", "AutoRemove": False, "Privileged": False, **PROFILE},
@@ -91,22 +95,24 @@ def test_labels_of_the_service_cannot_be_taken() -> None:
 @pytest.mark.parametrize(
     ("policy", "given", "expected"),
     [
-        ("dedicated", None, ["ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1"]),
-        ("mixed", None, ["ZUN_DEDICATED_CPUS=2-3", "ZUN_CPUSET_MEMS=1"]),
+        ("dedicated", None, ["ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1", "ZUN_DEDICATED_CPUS", "ZUN_DEVICES"]),
+        ("mixed", None, ["ZUN_DEDICATED_CPUS=2-3", "ZUN_CPUSET_MEMS=1", "ZUN_CPUSET_CPUS", "ZUN_DEVICES"]),
         (
             "dedicated",
             {"A": "b=c", "ZUN_CPUSET_CPUS": "all"},
-            ["A=b=c", "ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1"],
+            ["A=b=c", "ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1", "ZUN_DEDICATED_CPUS", "ZUN_DEVICES"],
         ),
-        ("shared", {"A": "b"}, ["A=b"]),
-        ("shared", None, None),
-        (None, None, None),
+        ("shared", {"A": "b"}, ["A=b", *ABSENT]),
+        ("shared", None, [*ABSENT]),
+        ("shared", {"ZUN_DEVICES": "x=/dev/sda", "ZUN_DEDICATED_CPUS": "0", "ZUN_CPUSET_CPUS": "0"}, [*ABSENT]),
+        (None, None, [*ABSENT]),
     ],
 )
 def test_a_container_is_told_its_own_cpus(
-    policy: str | None, given: dict[str, str] | None, expected: list[str] | None
+    policy: str | None, given: dict[str, str] | None, expected: list[str]
 ) -> None:
-    assert body(Sample(cpu_policy=policy, environment=given)).get("Env") == expected
+    """A bare name takes the variable of this name away that an image brings."""
+    assert body(Sample(cpu_policy=policy, environment=given))["Env"] == expected
 
 
 @pytest.mark.parametrize(

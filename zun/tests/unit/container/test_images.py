@@ -222,10 +222,38 @@ def test_reason_of_a_failed_pull_is_for_the_log(
     assert reason not in str(failed) and reason in caplog.text
 
 
-def test_what_an_image_forgets_of_its_container() -> None:
-    labels = ['LABEL zun.uuid=""', 'LABEL zun.host=""']
-    assert forgotten(Sample(cpu_policy="shared")) == labels
-    assert forgotten(Sample(cpu_policy="dedicated")) == [*labels, "ENV ZUN_CPUSET_CPUS=", "ENV ZUN_CPUSET_MEMS="]
+FORGOTTEN = [
+    'LABEL zun.uuid=""', 'LABEL zun.host=""', "ENV ZUN_CPUSET_CPUS=", "ENV ZUN_CPUSET_MEMS=", "ENV ZUN_DEDICATED_CPUS=",
+    "ENV ZUN_DEVICES=",
+]
+
+
+@pytest.mark.parametrize(
+    ("mine", "of_image", "added", "expected"),
+    [
+        ({}, [], [], []),
+        ({"A": "b", "N": 1}, ["PATH=/bin"], [], []),
+        ({"A=b": "c"}, [], [], []),
+        ({}, [], ["ZUN_CPUSET_CPUS=2-3", "ZUN_CPUSET_MEMS=1", "ZUN_DEVICES"], []),
+        ({}, [], ["ZUN_DEDICATED_CPUS=2", "ZUN_DEVICES=gpu=0000:81:00.0"], []),
+        ({}, ["ZUN_DEVICES=x=/dev/sda"], ["ZUN_DEVICES"], []),
+        ({}, [], ["NVIDIA_VISIBLE_DEVICES=GPU-aa"], ['ENV NVIDIA_VISIBLE_DEVICES=""']),
+        ({}, ["NVIDIA_VISIBLE_DEVICES=all"], ["NVIDIA_VISIBLE_DEVICES=void"], ['ENV NVIDIA_VISIBLE_DEVICES="all"']),
+        ({"L": "/m"}, ["L=/i", "M=/i"], ["L=/cdi", "M=/cdi"], ['ENV L="/m"', 'ENV M="/i"']),
+        ({}, ["L=/same"], ["L=/same"], []),
+        ({"L": 'a "b" $C \\d'}, [], ["L=/cdi"], ['ENV L="a \\"b\\" \\$C \\\\d"']),
+        ({"L": "a\nENV B=c"}, [], ["L=/cdi"], ["ENV L="]),
+        ({"A": "b"}, None, ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=GPU-aa"], ['ENV NVIDIA_VISIBLE_DEVICES=""']),
+        ({}, None, ["PATH=/bin"], []),
+    ],
+)
+def test_what_an_image_forgets_of_its_container(
+    mine: dict[str, Any], of_image: list[str] | None, added: list[str], expected: list[str]
+) -> None:
+    """``added`` is what the service gave the container beside, or in the place of, the image's and the user's."""
+    given = [*(of_image or ()), *(f"{name}={value}" for name, value in mine.items())]
+    present = {each.partition("=")[0]: each for each in (*given, *added)}
+    assert forgotten(Sample(environment=mine), present.values(), of_image) == [*FORGOTTEN, *expected]
 
 
 def test_images_on_the_host() -> None:
