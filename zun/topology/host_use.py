@@ -14,34 +14,41 @@ from dataclasses import replace
 
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import SPACE, Tree, unescaped
-from zun.topology.pci_files import interface_folders
+from zun.topology.pci_files import interface_folders, reached_disks
 
 _PCI = "sys/bus/pci/devices"
 _DISKS = "sys/class/block"
+_BTRFS = "sys/fs/btrfs"
 _REJECTED = 0x0200  # RTF_REJECT of linux/route.h: an address that the kernel answers with an error
 
 
 def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
     """Return the devices, each with the reason why the host uses it in ``in_use``, if the host does."""
     devices, routed, disks = tuple(devices), _routed(tree), _disks(tree)
-    reasons = (next(_reasons(tree, device, routed, disks), None) for device in devices)
+    reasons = {device.address: next(_reasons(tree, device, routed, disks), None) for device in devices}
+    # A virtual function loses its network with its physical function.
+    for device in devices:
+        if device.physical is not None and reasons[device.address] and reasons.get(device.physical, "") is None:
+            reasons[device.physical] = f"its virtual function {device.address} is in use: {reasons[device.address]}"
     return tuple(
-        device if reason is None else replace(device, in_use=reason)
-        for device, reason in zip(devices, reasons, strict=True)
+        device if (reason := reasons[device.address]) is None else replace(device, in_use=reason)
+        for device in devices
     )
 
 
 def _reasons(
     tree: Tree, device: Device, routed: Mapping[str, str], disks: Mapping[str, str]
 ) -> Iterator[str]:
+    nodes = list(device.nodes)
     if device.type not in (DeviceType.PATH, DeviceType.CDI):
+        nodes += reached_disks(tree, f"{_PCI}/{device.address}")  # the controller's own file formats them
         for folder in interface_folders(tree, f"{_PCI}/{device.address}"):
             name = folder.rpartition("/")[2]
             if name in routed:
                 yield f"its interface {name} has {routed[name]}"
             elif master := _master(tree, folder):
                 yield f"its interface {name} belongs to {master}"
-    for node in device.nodes:
+    for node in nodes:
         disk = node.removeprefix("/dev/")
         for name in (disk, *_partitions(tree, disk)):
             if name in disks:
@@ -97,6 +104,9 @@ def _disks(tree: Tree) -> dict[str, str]:
     for line in (tree.text("proc/swaps") or "").splitlines()[1:]:
         if line.startswith("/dev/"):
             found.setdefault(unescaped(line.split()[0]).removeprefix("/dev/"), "swap space of the host")
+    for place in tree.names(_BTRFS):  # there while it is mounted; the list of mounts names one disk of several
+        for entry in tree.names(f"{_BTRFS}/{place}/devices"):
+            found.setdefault(entry.replace("!", "/"), "a part of a mounted btrfs")
     for entry in tree.names(_DISKS):
         number = tree.text(f"{_DISKS}/{entry}/dev")
         if number in numbers:

@@ -74,8 +74,9 @@ def has_interfaces(tree: Tree, folder: str) -> bool:
 def interfaces(tree: Tree, folder: str) -> tuple[str, ...]:
     """Return the network interfaces of the device in this network namespace, sorted, without representors.
 
-    A representor stands for a virtual function on the switch of the card: its ``phys_port_name`` is ``pf0vf1``. The
-    uplink has ``p0``. A card in legacy mode has no such names.
+    A representor stands for a function on the switch of the card. Its ``phys_port_name`` is ``pf0vf1`` or ``c1pf0sf3``,
+    of sfc ``p0pf0vf1``, and of the host's own function ``pf0`` or ``pf0hpf``. The uplink has ``p0``, of a split port
+    ``p0s1``. A card in legacy mode has no such names.
     """
     return tuple(sorted(place.rpartition("/")[2] for place in interface_folders(tree, folder)))
 
@@ -90,7 +91,7 @@ def interface_folders(tree: Tree, folder: str) -> Iterator[str]:
 
 def _is_representor(tree: Tree, folder: str) -> bool:
     port = tree.text(f"{folder}/phys_port_name")
-    return port is not None and re.fullmatch(r"(c\d+)?pf\d+([vs]f\d+)?", port) is not None
+    return port is not None and re.match(r"(c\d+)?(p\d+)?pf\d", port) is not None
 
 
 def _net_folders(tree: Tree, folder: str) -> Iterator[str]:
@@ -141,15 +142,26 @@ def _nvme_disks(tree: Tree, folder: str) -> Iterator[str]:
     The kernel shows such a disk ``nvme0n1`` at the card (nvme-subsystem), and at each controller that reaches the disk
     a path ``nvme0c1n1``, which has no file under /dev. A disk that several controllers reach belongs to none of them.
     """
+    for number, disk in _nvme_paths(tree, folder):
+        card = f"sys/class/nvme-subsystem/nvme-subsys{number}"
+        path = re.compile(rf"nvme{number}c\d+n{disk.rpartition('n')[2]}")
+        others = [each for each in tree.names(card) if any(map(path.fullmatch, tree.names(f"{card}/{each}")))]
+        if len(others) > 1:
+            tree.note(f"/dev/{disk} is reached by {', '.join(others)}: it belongs to none of them")
+        elif tree.text(f"{card}/{disk}/dev") is not None:
+            yield f"/dev/{disk}"
+
+
+def reached_disks(tree: Tree, folder: str) -> Iterator[str]:
+    """Yield the files of the disks that an NVMe controller reaches together with others: ``/dev/nvme0n1``."""
+    return (f"/dev/{disk}" for _, disk in _nvme_paths(tree, folder))
+
+
+def _nvme_paths(tree: Tree, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the number of the card and the name of the disk of each path ``nvme0c1n1`` of an NVMe controller."""
     for name in (name for entry in tree.names(f"{folder}/nvme") for name in tree.names(f"{folder}/nvme/{entry}")):
         if match := re.fullmatch(r"nvme(\d+)c\d+n(\d+)", name):
-            card, disk = f"sys/class/nvme-subsystem/nvme-subsys{match[1]}", f"nvme{match[1]}n{match[2]}"
-            path = re.compile(rf"nvme{match[1]}c\d+n{match[2]}")
-            others = [each for each in tree.names(card) if any(map(path.fullmatch, tree.names(f"{card}/{each}")))]
-            if len(others) > 1:
-                tree.note(f"/dev/{disk} is reached by {', '.join(others)}: it belongs to none of them")
-            elif tree.text(f"{card}/{disk}/dev") is not None:
-                yield f"/dev/{disk}"
+            yield match[1], f"nvme{match[1]}n{match[2]}"
 
 
 def _is_for_vfio(tree: Tree, folder: str, driver: str | None) -> bool:

@@ -93,11 +93,62 @@ def test_card_below_a_vlan(uses):
         {"sys/class/block/nvme0n1p2/holders/dm-0/x": ""}, "/dev/nvme0n1p2 is a part of dm-0", id="logical-volume"
     ),
     pytest.param({"sys/class/block/nvme0n1/holders/md127/x": ""}, "/dev/nvme0n1 is a part of md127", id="raid"),
+    pytest.param(
+        {"sys/fs/btrfs/e1f2/devices/nvme0n1p1/x": "", "sys/fs/btrfs/e1f2/devices/sda/x": "",
+         "proc/self/mountinfo": mount("/dev/sda", "0:44", "/data").replace("ext4", "btrfs")},
+        "/dev/nvme0n1p1 is a part of a mounted btrfs", id="second-disk-of-a-btrfs",
+    ),
     pytest.param({"proc/self/mountinfo": mount("/dev/sda1", "8:1", "/")}, None, id="another-disk"),
     pytest.param({"proc/self/mountinfo": "nonsense\n1 2 3\n"}, None, id="nonsense"),
 ])
 def test_disk_with_data_of_the_host(uses, files, reason):
     assert uses(files) == ({} if reason is None else {DISK: reason})
+
+
+def test_controllers_of_a_shared_mounted_disk(tmp_path):
+    """The file of a controller takes commands for its disks, also for one that belongs to none of two controllers."""
+    card = "sys/class/nvme-subsystem/nvme-subsys0"
+    controllers = {DISK: ("nvme0", "nvme0c0n1"), SECOND: ("nvme1", "nvme0c1n1")}
+    machine = changed(
+        devices={
+            address: {"files": {"class": "0x010802\n", f"nvme/{name}/dev": "", f"nvme/{name}/{path}/x": ""}}
+            for address, (name, path) in controllers.items()
+        },
+        files={
+            **{f"{card}/{name}/{path}/x": "" for name, path in controllers.values()},
+            f"{card}/nvme0n1/dev": "259:0\n", "sys/class/block/nvme0n1/dev": "259:0\n",
+            "proc/self/mountinfo": mount("/dev/nvme0n1", "259:0", "/"),
+        },
+    )  # fmt: skip
+    found = discover(build(tmp_path, machine), process_limits=False).devices
+    assert {device.address: device.in_use for device in found} == dict.fromkeys(
+        controllers, "/dev/nvme0n1 is mounted at /"
+    )
+
+
+@pytest.mark.parametrize(("files", "used"), [
+    pytest.param(
+        {"proc/net/route": ROUTES + DEFAULT},
+        {SECOND: "its interface eno1 has the default route",
+         CARD: f"its virtual function {SECOND} is in use: its interface eno1 has the default route"},
+        id="virtual",
+    ),
+    pytest.param(
+        {"proc/net/route": ROUTES + DEFAULT.replace("eno1", "pf")}, {CARD: "its interface pf has the default route"},
+        id="physical",
+    ),
+    pytest.param({}, {}, id="none"),
+])
+def test_card_whose_virtual_function_is_used(tmp_path, files, used):
+    machine = changed(
+        devices={
+            CARD: {"files": {"sriov_totalvfs": "4\n", "net/pf/address": ""}},
+            SECOND: {"files": {"net/eno1/address": ""}, "links": {"physfn": f"../{CARD}"}},
+        },
+        files=files,
+    )
+    found = discover(build(tmp_path, machine), process_limits=False).devices
+    assert {device.address: device.in_use for device in found if device.in_use} == used
 
 
 def test_file_of_a_mounted_disk_of_this_machine():

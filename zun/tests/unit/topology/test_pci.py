@@ -253,6 +253,10 @@ def test_gpu_in_partitions_has_the_files_of_all(found, address, nodes):
          "net/eth1/phys_port_name": "c1pf0sf3\n", "net/eth2/phys_port_name": "pf0\n", "net/eth3/address": ""},
         ("eth3", "pf0"), id="representors",
     ),
+    pytest.param(
+        {"net/a0/phys_port_name": "p0pf0vf1\n", "net/a1/phys_port_name": "pf0hpf\n", "net/z0/phys_port_name": "p0s1\n"},
+        ("z0",), id="representors-of-other-drivers",
+    ),
     pytest.param({"0000:82:00.0/net/ens2/address": ""}, (), id="of-another-device"),
 ])
 def test_interfaces(found, files, names):
