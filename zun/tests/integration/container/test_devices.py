@@ -187,7 +187,7 @@ def cdi_driver(rig: Rig, engine: docker.APIClient, docker_url: str, tmp_path, fi
     (tmp_path / "library").write_text("library of the card")
     hooked = {"hooks": [{"hookName": "createContainer", "path": "/usr/bin/card-hook"}]}
     (tmp_path / "etc/cdi/card.json").write_text(json.dumps({
-        "cdiVersion": "0.6.0",
+        "cdiVersion": "0.7.0",
         "kind": "vendor.com/card",
         "devices": [
             {"name": "0", "containerEdits": {
