@@ -283,7 +283,9 @@ class CinderDriver:
         target, device = self._target(volume), str(connection["device"]["path"])
         if self._disks.mounted(target) and "folder" in connection:
             return connection
-        content = self._disks.content(device, begun=bool(connection.get("making")))
+        # A volume that was mounted once may hold data, whatever an interrupted attempt left in the record.
+        begun = bool(connection.get("making")) and "folder" not in connection
+        content = self._disks.content(device, begun=begun)
         if content is None:
             if connection["read_only"]:
                 raise exceptions.VolumeRefused("the volume is empty: mount it once without read_only")

@@ -144,13 +144,14 @@ def _bad(message):
 class FakeMachine:
     """A Connector and the file systems of a host. What is on a device outlives a disconnection.
 
-    ``contents`` is what blkid finds by device, ``made`` how often a file system was made there.
+    ``contents`` is what blkid finds by device, ``made`` how often a file system was made there. ``damaged`` are devices
+    with data and without a signature.
     """
 
     def __init__(self, host="one"):
         self.host = host
         self.connected, self.mounts, self.contents, self.made = {}, {}, {}, {}
-        self.failures = set()
+        self.failures, self.damaged = set(), set()
 
     def properties(self):
         return {"host": self.host, "ip": "127.0.0.1"}
@@ -169,6 +170,10 @@ class FakeMachine:
     def content(self, device, *, begun=False):
         self._may("content")
         assert device in self.connected
+        if device in self.damaged:
+            if begun:
+                return None
+            raise exceptions.VolumeError("the volume holds data without a known signature")
         return self.contents.get(device)
 
     def make(self, device):

@@ -417,6 +417,28 @@ def test_what_came_after_an_interrupted_make_stays(host, cinder):
     assert host.machine.made == {}
 
 
+def test_a_damaged_volume_is_not_made_after_its_mount(host, cinder, monkeypatch):
+    """The record of the first attempt, which was interrupted, still says that a file system is being made."""
+    volume, write = cinder.volume(), module._write
+    mount, driver = mount_of(volume), host.driver()
+
+    def fail(path, record):
+        return _fail(errno.ENOSPC) if record.get("making") is False else write(path, record)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "_write", fail)
+        with pytest.raises(exceptions.VolumeError, match="No space left"):
+            driver.prepare(OWNER, "demo", 0, mount)
+    driver.prepare(OWNER, "demo", 0, mount)
+    host.machine.reboot()
+    host.machine.damaged = {f"/dev/{volume}"}
+    with pytest.raises(exceptions.VolumeError, match="without a known signature"):
+        driver.restore(OWNER, 0, mount)
+    with pytest.raises(exceptions.VolumeError, match="without a known signature"):
+        driver.prepare(OWNER, "demo", 0, mount)
+    assert host.machine.made == {f"/dev/{volume}": 1}
+
+
 def test_a_failing_disk_does_not_disconnect_others(host, cinder, monkeypatch):
     """Who else uses the volume is asked of a folder."""
     volume = cinder.volume(multiattach=True)
