@@ -8,6 +8,7 @@ other.
 
 import io
 import json
+import lzma
 import posixpath
 import tarfile
 import zlib
@@ -23,6 +24,8 @@ _NAMING = (_DOCKER, _OCI, "oci-layout", "repositories")
 _MOST_MEMBERS = 10_000
 _MOST_JSON = 4 * MIB
 _PIECE = MIB
+#: What tarfile and its decompressors raise over damaged data, beside OSError and ValueError.
+_DAMAGED = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
 class Renamed:
@@ -36,7 +39,7 @@ class Renamed:
             file.seek(0)
             self._tar = tarfile.open(fileobj=file, mode="r:*")  # noqa: SIM115 - the file is the caller's
             self._kept, manifest = self._read()
-        except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as exc:
+        except (*_DAMAGED, OSError, ValueError) as exc:
             raise _unusable(f"it is no tar archive ({exc})") from exc
         self._tail = _tail([{**manifest, "RepoTags": [name]}])
 
@@ -101,7 +104,10 @@ class Renamed:
             raise _unusable(f"its {member.name[:100]} is no file of at most {_MOST_JSON // MIB} MiB")
         file = self._tar.extractfile(member)
         assert file is not None  # it is a regular file
-        return json.loads(file.read())
+        try:
+            return json.loads(file.read())
+        except RecursionError:
+            raise _unusable(f"its {member.name[:100]} is nested too deeply") from None
 
 
 def _only_image(index: Any, files: Container[str]) -> str:

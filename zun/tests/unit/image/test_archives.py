@@ -5,6 +5,8 @@ import bz2
 import gzip
 import io
 import json
+import lzma
+import random
 import tarfile
 
 import pytest
@@ -114,6 +116,11 @@ def test_a_layout_of_oci(data):
     assert "index.json" not in files and "blobs/sha256/c" in files
 
 
+#: The data of a layer, which does not compress, has a wrong byte.
+DAMAGED = bytearray(lzma.compress(saved(noise=random.Random(1).randbytes(100_000))))
+DAMAGED[len(DAMAGED) // 2] ^= 255
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -122,6 +129,9 @@ def test_a_layout_of_oci(data):
         pytest.param(gzip.compress(b"text"), "no tar archive", id="gzip-of-text"),
         pytest.param(saved()[:2000], "no tar archive", id="truncated"),
         pytest.param(gzip.compress(saved())[:-40], "no tar archive", id="truncated-gzip"),
+        pytest.param(DAMAGED, "no tar archive", id="damaged-xz"),
+        pytest.param(tar({"manifest.json": b"[" * 100_000}), "nested too deeply", id="deep-manifest"),
+        pytest.param(tar({"index.json": b'{"manifests":' * 50_000}), "nested too deeply", id="deep-index"),
         pytest.param(tar({"etc/passwd": b"root"}), "not 'docker export'", id="export"),
         pytest.param(tar({"manifest.json": b"{"}), "no tar archive", id="broken-json"),
         pytest.param(tar({"manifest.json": b"{}"}), "does not name one image", id="no-list"),
