@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every value at the start of a program. oslo.config checks a value when it is first read."""
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -40,6 +41,8 @@ def _wrong(conf: cfg.ConfigOpts) -> Iterator[str]:
         except ValueError as exc:
             yield f"{name}: {exc}"
             continue
+        if isinstance(value, float) and math.isnan(value):  # within every bound, for oslo.config
+            yield f"{name} must be a number, got nan"
         if _is_empty(section, option, value):
             without = "no value" if option.default in (None, []) else f"its default {option.default}"
             yield f"{name} is empty: give a value, or remove the option for {without}"

@@ -54,6 +54,8 @@ def test_an_empty_value_is_named_at_the_start(tmp_path, group, option):
         ("[compute]\ncontainer_driver = docker.driver.DockerDriver", "is of another release: write docker"),
         ("[network]\ndriver = kuryr", "[network] driver = kuryr is of another release: write neutron"),
         ("[compute]\nworkers = many", "[compute] workers"),
+        ("[compute]\ncpu_allocation_ratio = nan", "[compute] cpu_allocation_ratio must be a number, got nan"),
+        ("[oslo_messaging_rabbit]\nkombu_reconnect_delay = -NaN", "kombu_reconnect_delay must be a number, got nan"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_told(tmp_path, text, said):
