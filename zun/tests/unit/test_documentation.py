@@ -25,7 +25,7 @@ from zun.common.units import MIB
 from zun.compute import audit_rules, service
 from zun.conf import opts
 from zun.container.docker import console, events
-from zun.db import container_actions, quotas, session
+from zun.db import bounds, container_actions, models, quotas, session
 from zun.messaging import rpc
 from zun.osc import each
 from zun.scheduler import explain
@@ -33,6 +33,7 @@ from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
 from zun.tests.fixtures import own_conf
 from zun.tests.unit.api.table import ROUTES
 from zun.tests.unit.entry_points import GROUPS
+from zun.topology import ranges
 from zun.topology.pci_files import NEVER_GIVEN
 from zun.topology.refusal import Dimension, RefusalCode
 from zun.topology.search import steps
@@ -165,6 +166,29 @@ def test_the_page_of_limits_has_each_with_its_number():
         for name, size in re.findall(r"^``(\w+)``.*  (\d+) KiB$", page("admin/limits"), re.MULTILINE)
     }
     assert told == real
+
+
+def told_of_hosts(title):
+    """The numbers of the table below ``title``, by name. ``2**31-1`` is a number, too."""
+    table = section(page("admin/limits"), "What a host may write").partition(title)[2].partition("\n\n")[2]
+    rows = re.findall(r"^``(\w+)`` +(\d+)(?:\*\*(\d+))?(-1)? ", table.partition("\n\n")[0], re.MULTILINE)
+    return {name: int(base) ** int(power or 1) - bool(less) for name, base, power, less in rows}
+
+
+def test_the_page_has_the_limits_of_hosts():
+    def most(module):
+        named = {name: value for name, value in vars(module).items() if name.isupper() and not name.startswith("_")}
+        return {name: getattr(value, "most", value) for name, value in named.items() if name != "MALFORMED"}
+
+    assert told_of_hosts("zun/topology/ranges.py") == most(ranges)
+    assert told_of_hosts("zun/db/bounds.py") == most(bounds)
+    columns = {column.name: column.info for column in models.compute_nodes.c}
+    lists = {"labels": models._LABELS.most, "runtimes": models._RUNTIMES.most, "traits": models._TRAITS.most}
+    ranged = {name: columns[name]["range"].most for name in ("cpus", "mem_total", "disk_total")}
+    assert told_of_hosts("zun/db/models.py") == {
+        **ranged, **lists, "topology": columns["topology"]["characters"],
+    }
+    assert f"values of {models._LABEL.most} characters" in page("admin/limits")
 
 
 def test_figures_of_the_readme_are_those_of_the_benchmark_pages():
