@@ -210,9 +210,10 @@ def _signals() -> dict[str, str]:
     for name, number in signal.Signals.__members__.items():
         add(name, name, str(int(number)))
     first, last = int(signal.SIGRTMIN), int(signal.SIGRTMAX)
-    for place in range(first + 1, last):
+    for place in range(first, last + 1):
         up, down = f"SIGRTMIN+{place - first}", f"SIGRTMAX-{last - place}"
-        add(up if place - first <= 15 else down, up, down, str(place))
+        name = {first: "SIGRTMIN", last: "SIGRTMAX"}.get(place, up if place - first <= 15 else down)
+        add(name, up, down, str(place))
     return spellings
 
 
