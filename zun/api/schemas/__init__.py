@@ -167,7 +167,9 @@ class Schema:
         error = jsonschema.exceptions.best_match(found)
         where = ".".join(str(part) for part in error.absolute_path)
         text = _cut(_told(error))
-        if error.validator == "additionalProperties" and not where:
+        if error.validator == "additionalProperties" and where:
+            text += f"; possible are {', '.join(sorted(error.schema.get('properties', ()))) or 'none'}"
+        elif error.validator == "additionalProperties":
             later = [f"{name} exists from version {self._since[name]}" for name in arguments if name in self._later]
             text += f"; {', '.join(later)}" if later else f"; possible are {', '.join(sorted(self._fields)) or 'none'}"
         raise exceptions.SchemaValidationError(detail=f"{where}: {text}" if where else text)

@@ -407,6 +407,19 @@ def test_a_wrong_size_is_told_in_words(api, size, said):
     assert reply.status == 400 and said in reply.error["detail"]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"resources": {"limits": {"cpu": 1}}}, "('limits' was unexpected); possible are requests"),
+        ({"resources": {"requests": {"gpu": 1}}}, "('gpu' was unexpected); possible are cpu, memory"),
+        ({"livenessProbe": {}}, "('livenessProbe' was unexpected); possible are args, command, devices, env"),
+    ],
+)
+def test_unknown_member_is_answered_with_the_known(api, given, said):
+    reply = api.post(PATH, spec({"image": "demo", **given}))
+    assert reply.status == 400 and said in reply.error["detail"]
+
+
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
