@@ -2,7 +2,8 @@
 """The table of routes: which handler answers which path.
 
 A noun's controller returns its rows; no other module knows the noun. A match takes a few lookups in a dict, because
-only the second segment of a path (an identifier) varies, and one more of four segments.
+only the second segment of a path (an identifier) varies, and one more of four segments. Of more than four segments, the
+third up to the last but one are one value: ``images/registry:5000/team/app/search``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,6 +86,8 @@ class Router:
         Raises PathNotFound, or MethodNotAllowed for a collection or an item without such a method. A sub-action called
         with another method is a PathNotFound.
         """
+        if len(segments) > 4:
+            segments = (*segments[:2], "/".join(segments[2:-1]), segments[-1])
         for pattern in _patterns(segments):
             rows = self._table.get(pattern)
             if rows is None:

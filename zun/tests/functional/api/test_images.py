@@ -172,6 +172,8 @@ def test_the_list_is_of_the_own_project(admin_api, add):
         ("busybox/search?image_driver=None&colour=red", "busybox", False),
         ("library/busybox/search", "library/busybox", False),
         ("library%2Fbusybox/search", "library/busybox", False),
+        ("registry.example:5000/team/app:1.2/search", "registry.example:5000/team/app:1.2", False),
+        ("[::1]:5000/a/b/c@sha256:12/search?exact_match=True", "[::1]:5000/a/b/c@sha256:12", True),
         ("Busy%20Box/search", "Busy Box", False),  # no name of an image, so the project has none of it
     ],
 )

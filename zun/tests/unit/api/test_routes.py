@@ -34,6 +34,8 @@ ROWS = [
         ("GET", ("things", "x", "parts", "y"), 5, {"ident": "x", "part": "y"}),
         ("GET", ("things", "x", "parts", "look"), 5, {"ident": "x", "part": "look"}),
         ("GET", ("things", "x", "y", "look"), 6, {"folder": "x", "ident": "y"}),
+        ("GET", ("things", "x", "y", "z", "look"), 6, {"folder": "x", "ident": "y/z"}),
+        ("GET", ("things", "x", "parts", "look", "", "z", "look"), 6, {"folder": "x", "ident": "parts/look//z"}),
     ],
 )
 def test_rows_that_match(method, segments, row, parameters):
@@ -54,6 +56,8 @@ def test_rows_that_match(method, segments, row, parameters):
         ("POST", ("others", "x"), MethodNotAllowed),
         ("GET", ("things", "x", "parts"), PathNotFound),
         ("POST", ("things", "x", "parts", "y"), PathNotFound),
+        ("GET", ("things", "x", "parts", "y", "z"), PathNotFound),
+        ("GET", ("things", "x", "y", "z", "start"), PathNotFound),
     ],
 )
 def test_rows_that_do_not(method, segments, error):
