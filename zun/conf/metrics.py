@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from oslo_config import cfg
 
+from zun.conf import bounded
+
 GROUP = "metrics"
 
 OPTS: list[cfg.Opt] = [
@@ -19,6 +21,19 @@ OPTS: list[cfg.Opt] = [
     cfg.PortOpt("compute_port", help="Port of the metrics of zun-compute. Unset: it serves none."),
     cfg.PortOpt("conductor_port", help="Port of the metrics of zun-conductor. Unset: it serves none."),
     cfg.PortOpt("wsproxy_port", help="Port of the metrics of zun-wsproxy. Unset: it serves none."),
+    cfg.ListOpt(
+        "weight_setting",
+        default=[],
+        help="Labels of hosts with a number that MetricsWeigher weighs, each with its ratio: NAME=RATIO, for example "
+        "rating=1.0,price=-2.0. The weight of a host is the sum of ratio times number. Schedulers read this option.",
+    ),
+    bounded.FloatOpt(
+        "weight_of_unavailable",
+        default=-10000.0,
+        min=-bounded.LARGEST,
+        help="Weight for MetricsWeigher of a host that lacks one of the labels of weight_setting, or has no number in "
+        "it. Schedulers read this option.",
+    ),
 ]
 
 
