@@ -25,7 +25,8 @@ def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, .
 
     ``cells`` are the cells of the same machine. A device on a node that is not among them has an unknown cell.
     """
-    own = memory_nodes(tree)
+    # A node of a cell is ordinary memory, whatever the driver tells: containers get it by its cell.
+    own = {address: node for address, node in memory_nodes(tree).items() if node not in {cell.id for cell in cells}}
     found = (_device(tree, name, cells, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
     return tuple(sorted((each for each in found if each is not None), key=_by_address))
 

@@ -199,6 +199,7 @@ def memory_nodes(tree: Tree) -> dict[str, int]:
     for address in tree.names(top):
         told = tree.text(f"{top}/{address}/numa_status") or ""
         node = re.search(r"^Node:\s*(\d{1,6})\s*$", told, re.MULTILINE)
-        if node is not None and re.search(r"^Status:\s*online\s*$", told, re.MULTILINE):
+        online = re.search(r"^Status:\s*online\s*$", told, re.MULTILINE)
+        if node is not None and online and tree.names(f"sys/devices/system/node/node{int(node[1])}"):
             found[address.lower()] = int(node[1])
     return found

@@ -312,6 +312,7 @@ def test_holder_of_a_gpu_may_use_its_memory(superchips, policy, count, mems):
     pytest.param("Node: 2\nStatus: offline\n", id="offline"),
     pytest.param("Node: -1\nStatus: disabled\n", id="disabled"),
     pytest.param("Node: 1\nStatus: online\n", id="a-node-with-cpus"),
+    pytest.param("Node: 7\nStatus: online\n", id="no-node"),
     pytest.param("", id="nothing"),
 ])
 def test_node_that_is_no_memory_of_a_gpu_stays(superchips, status):
@@ -319,6 +320,7 @@ def test_node_that_is_no_memory_of_a_gpu_stays(superchips, status):
     files = dict.fromkeys(machine["files"], status)
     topology = discover(build(root, {**machine, "files": files}), process_limits=False)
     assert [cell.id for cell in topology.cells] == [0, 1, 2, 10, 11]
+    assert [device.memory_node for device in topology.devices] == [None, None]
 
 
 def test_nvidia_tells_its_node_in_proc(found):
