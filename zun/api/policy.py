@@ -2,8 +2,10 @@
 """Ask oslo.policy. Handlers call ``access.require("container:start", row)`` and look at no roles themselves."""
 
 import difflib
+import graphlib
 import logging
 import pathlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,6 +28,9 @@ OPEN = f"{RUNTIME}:"
 
 # The name of the file in earlier releases of the library, which read no other file beside it.
 _OLD_FILE = "policy.json"
+
+# A rule in the text of another one, as in "role:admin or (rule:owner)".
+_REFERENCE = re.compile(r"(?:^|[\s(])rule:([^\s()]+)")
 
 # What the library raises over a file that cannot be read or understood.
 _BROKEN = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
@@ -83,14 +88,23 @@ class Policy:
         self._unknown = unknown
 
     def _check(self) -> None:
-        """Raise ValueError for a rule that is no text. The library lets everybody pass by ``false`` or ``[]``."""
+        """Raise ValueError for a rule that is no text, or that refers to itself, directly or by others.
+
+        The library lets everybody pass by ``false`` or ``[]``, and fails at each check of a rule that refers to itself.
+        """
         changed = {path: path.stat().st_mtime_ns for path in self._files()}
-        for path, changed_at in changed.items():
-            if self._checked.get(path) == changed_at:
-                continue
+        if changed == self._checked:
+            return
+        texts = {name: rule.check_str for name, rule in self._enforcer.registered_rules.items()}
+        for path in changed:
             for name, rule in oslo_policy.parse_file_contents(path.read_text()).items():
                 if not isinstance(rule, str) or not isinstance(name, str):
                     raise ValueError(f'rule {name} in {path} must be a text such as "role:admin", got {rule!r}')
+                texts[name] = rule
+        try:
+            graphlib.TopologicalSorter({name: _REFERENCE.findall(text) for name, text in texts.items()}).prepare()
+        except graphlib.CycleError as exc:
+            raise ValueError(f"rule {exc.args[1][0]} refers to itself ({' to '.join(exc.args[1])})") from None
         self._checked = changed
 
     def _files(self) -> Iterator[pathlib.Path]:

@@ -243,6 +243,11 @@ def with_file(file, now):
 NO_TEXT = ["false", "null", "[]", '["role:admin"]', "{}", "5", ""]
 BROKEN = ['"container:start": "role:x\n', "- no\n- rules\n", '"a": [\n']
 BROKEN += [f'"container:stop": "@"\n"container:start": {value}\n' for value in NO_TEXT]
+CYCLES = {
+    '"container:start": "role:x or (rule:container:start)"\n': "container:start refers to itself",
+    '"a": "not rule:b"\n"b": "rule:a"\n"container:start": "rule:a"\n': r"[ab] refers to itself \([ab] to [ab] to",
+}
+BROKEN += CYCLES
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -268,6 +273,15 @@ def test_a_file_that_breaks_later_changes_nothing(tmp_path, caplog, text):
     file.write_text('"container:start": "@"\n')
     now[0] += RELOAD_SECONDS + 1
     assert access.allows("container:start")
+
+
+@pytest.mark.parametrize(("text", "said"), CYCLES.items())
+def test_a_rule_that_refers_to_itself_is_named(tmp_path, text, said):
+    """The library warns of such a rule, and each check by the rule fails with an error of the recursion."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(exceptions.Misconfigured, match=said):
+        with_file(file, [1000.0])
 
 
 @pytest.mark.parametrize("value", NO_TEXT)
