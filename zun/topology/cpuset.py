@@ -187,12 +187,12 @@ def _parse_range(part: str, text: str) -> int:
     if used_text is None:
         return ((1 << width) - 1) << first
     used = _number(used_text)
-    if group_text is None:  # as lscpu and taskset write "every second one"
+    if group_text is None and used:  # as lscpu and taskset write "every second one"
         kernel = f"{first}-{last}:1/{used}"
         raise ValueError(
             f"the stride of {shown(part)} in the CPU list {shown(text)} names one number: write it like {kernel}"
         )
-    group = _number(group_text)
+    group = _number(group_text or "0")
     if not 0 < used <= group:
         raise ValueError(f"the stride of {shown(part)} in the CPU list {shown(text)} needs 0 < used <= group")
     groups = -(-width // group)

@@ -52,6 +52,7 @@ def test_refuses_other_text(text):
     ("0,,3", "two commas in a row"),
     ("0-14:2", "write it like 0-14:1/2"),
     ("8,0-7:4", "write it like 0-7:1/4"),
+    ("0-14:0", "needs 0 < used <= group"),
     ("0-8192", "CPU id 8192 is not between 0 and 8191"),
     ("9" * 5000, "is not between 0 and 8191"),
     ("0-3:1/" + "9" * 5000, "is not between 0 and 8191"),
