@@ -198,5 +198,7 @@ _COUNTS = ("interval", "retries", "timeout", "start_period")
 def _count(name: str, value: Any) -> int:
     number = None if isinstance(value, bool) else whole_number(str(value), 9)
     if number is None:
-        raise exceptions.InvalidValue(f"healthcheck: {name} must be a whole number from 0 on.")
+        raise exceptions.InvalidValue(
+            f"healthcheck: {name} must be a whole number from 0 to 999999999, got {str(value)[:64]!r}."
+        )
     return number

@@ -322,6 +322,7 @@ BAD = [
     ({"healthcheck": {"cmd": "true", "timeout": 10**30}}, "healthcheck"),
     ({"healthcheck": {"cmd": "true", "start_period": "30s"}}, "healthcheck: start_period"),
     ({"healthcheck": {"cmd": "true", "start_period": -1}}, "healthcheck: start_period"),
+    ({"healthcheck": {"cmd": "true", "interval": 10**9}}, "interval must be a whole number from 0 to 999999999, got"),
     ({"healthcheck": {"cmd": "true", "start_interval": 5}}, "healthcheck: there is no start_interval"),
     ({"unknown": 1}, "unknown"),
     ({"run": True}, "run"),
