@@ -52,11 +52,13 @@ questions get equal answers. The search is exact unless it uses up its steps; ``
   tries that first, then as few cells as possible. ``none`` takes as few cells as possible at once. If cells are as few
   as possible, all of them but one give every CPU they can.
 - A container's memory comes from its cells. A node without CPUs belongs to its nearest cell, lends that cell only the
-  memory it lacks, and does not count as one of ``numa_nodes``. With ``mempolicy="preferred"`` further memory may come
-  from any node, the nearest first. Ordinary memory is the memory outside the huge page pools. A container in huge pages
-  uses pages only.
+  memory it lacks, and does not count as one of ``numa_nodes``. A cell without any memory, also of such nodes, borrows
+  from the nearest nodes that have some, all that are equally near. With ``mempolicy="preferred"`` further memory may
+  come from any node, the nearest first. Ordinary memory is the memory outside the huge page pools. A container in huge
+  pages uses pages only.
 - A mixed container is on one cell. Its own CPUs are planned as for a dedicated container, on a cell whose pool has room
   for the rest of its ``cpus`` after that. It counts as dedicated for its memory, and as shared for the floor.
+- The devices of a node without CPUs are on the cells nearest to it, all that are equally near.
 - CPUs isolated by the kernel go to containers of isolation ``isolated``, which get no other CPUs.
 - Without a ``dedicated_set``, dedicated containers may get every usable CPU that is not in a ``shared_set``.
 - Dedicated memory is never promised twice; shared memory up to ``ram_allocation_ratio``.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zun.topology.device_request import DeviceRequest, GivenDevice, HeldDevice
 from zun.topology.devices import Device
+from zun.topology.view import homes
 
 if TYPE_CHECKING:
     from zun.topology.cells import HostTopology
@@ -26,8 +27,12 @@ class DeviceView:
     """The virtual functions of each physical one by addresses. The host need not offer the physical function."""
     groups: Mapping[int, tuple[Device, ...]]
     """The devices of each IOMMU group."""
+    homes: Mapping[int, tuple[int, ...]]
+    """The cells with CPUs where the devices of a node are, by node id: the node itself, or if it has no CPUs, the cells
+    nearest to it."""
     sockets: Mapping[int, frozenset[int]]
-    """The sockets of a cell, by cell id. If the machine does not tell its sockets, each cell is a socket of its own."""
+    """The sockets of a node's homes, by node id. If the machine does not tell its sockets, each cell with CPUs is a
+    socket of its own."""
 
     def taken(self, held: Iterable[HeldDevice]) -> dict[str, str]:
         """Return the addresses that no other container can have, each with the held device that rules it out.
@@ -71,22 +76,25 @@ def build_device_view(topology: HostTopology) -> DeviceView:
             virtual[device.physical] = (*virtual.get(device.physical, ()), device.address)
         if device.iommu_group is not None:
             groups[device.iommu_group] = (*groups.get(device.iommu_group, ()), device)
+    working = [cell for cell in topology.cells if cell.cpus]
+    places = {cell.id: homes(cell, working) for cell in topology.cells}
     return DeviceView(
         devices=devices,
         by_address={device.address: device for device in devices},
         virtual=virtual,
         groups=groups,
-        sockets=_sockets(topology),
+        homes=places,
+        sockets=_sockets(topology, places),
     )
 
 
-def _sockets(topology: HostTopology) -> dict[int, frozenset[int]]:
-    """Return the sockets of each cell. A cell on no known socket gets a negative number, which no other cell has."""
-    found = {}
+def _sockets(topology: HostTopology, places: Mapping[int, tuple[int, ...]]) -> dict[int, frozenset[int]]:
+    """Return the sockets of each node. A cell on no known socket gets a negative number, which no other cell has."""
+    own = {}
     for cell in topology.cells:
         numbers = [number for number, socket in enumerate(topology.sockets) if socket & cell.cpus]
-        found[cell.id] = frozenset(numbers or [-1 - cell.id])
-    return found
+        own[cell.id] = numbers or [-1 - cell.id]
+    return {node: frozenset([number for home in found for number in own[home]]) for node, found in places.items()}
 
 
 @lru_cache(maxsize=1024)

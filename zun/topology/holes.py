@@ -25,7 +25,8 @@ class Hole(NamedTuple):
 def holes(topology: HostTopology, usage: Usage) -> tuple[Hole, ...]:
     """Return the CPUs and MiB that a dedicated container can get on each cell with CPUs, in order of their ids.
 
-    Amounts are never negative. Memory includes the memory-only nodes that are attached to the cell.
+    Amounts are never negative. Memory is that of all nodes for the cell (``CellView.nodes``), so a node that lends to
+    several cells counts for each of them.
     """
     view = view_of(topology)
     held = usage.held_mask

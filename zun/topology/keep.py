@@ -126,6 +126,9 @@ class _Keeping:
         matched = cheapest_matching(costs)
         if matched is None or self.keep & ~sum(cells[c].online for c in matched.columns):
             return None
+        placed = [(cells[c], need) for (_, need, _), c in zip(parts, matched.columns, strict=True)]
+        if question.lends and question.poured(placed) is None:
+            return None
         return [
             self._taken(cells[c], cpus, need, mib) for (cpus, need, mib), c in zip(parts, matched.columns, strict=True)
         ]
@@ -143,7 +146,7 @@ class _Keeping:
         most = {cell: self._most(cell, cpus) for cell in self.cells}
 
         def serve(cells: Sequence[CellView]) -> bool:
-            room = sum(question.reach(cell) for cell in cells) if question.strict else question.anywhere
+            room = question.reach_together(cells) if question.strict else question.anywhere
             return room >= need and sum(most[cell] for cell in cells) >= cpus
 
         chosen = list(self.cells)

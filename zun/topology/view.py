@@ -76,7 +76,8 @@ class CellView(CpuView):
     model: CpuView
     """The cell's CPUs, numbered from 0. Cells that differ only in ``base`` share one model."""
     nodes: tuple[int, ...]
-    """Node ids of its memory: the cell itself, then the memory-only nodes attached to it, nearest first."""
+    """Node ids of its memory: the cell itself, then the memory-only nodes attached to it, nearest first. If none of
+    these has memory, the cell borrows: then come the nearest nodes with memory, all that are equally near."""
     spill: tuple[int, ...]
     """Every other node, as positions in ``HostView.ways``: ``preferred`` memory comes from them in this order."""
     foreign: int
@@ -97,6 +98,8 @@ class HostView:
     ways: tuple[tuple[int, int], ...]
     """Each (distance there plus back, node id) from a cell to a node, nearest first, memory-only nodes before
     equals."""
+    lends: bool
+    """True if some cell borrows memory, so that cells may have nodes in common."""
     beyond: int
     """A distance (there plus back) that is more than every known one."""
     peers: tuple[int, ...]
@@ -147,7 +150,12 @@ def build_view(topology: HostTopology, dedicated: int) -> HostView:
     """
     pool = topology.pool_cpus.mask
     working = [cell for cell in topology.cells if cell.cpus]
+    with_memory = frozenset(cell.id for cell in topology.cells if cell.memory_mib or any(cell.pages.values()))
     attached = _attach(topology, working)
+    borrowed = {
+        cell.id: nearest(cell, [node for node in topology.cells if node.id in with_memory])
+        for cell in working if with_memory.isdisjoint((cell.id, *attached[cell.id]))
+    }
     ways = sorted({_way(cell, node) for cell in working for node in topology.cells if node is not cell})
     limits = _Limits(
         dedicated,
@@ -161,7 +169,7 @@ def build_view(topology: HostTopology, dedicated: int) -> HostView:
     positions = {way: position for position, way in enumerate(ways)}
     cells = tuple(
         _cell_view(
-            index, cell, limits, attached[cell.id], topology.cells, positions, models,
+            index, cell, limits, (*attached[cell.id], *borrowed.get(cell.id, ())), topology.cells, positions, models,
             topology.foreign.share(cell.id).shared * MICRO if topology.foreign else 0,
         )
         for index, cell in enumerate(working)
@@ -172,6 +180,7 @@ def build_view(topology: HostTopology, dedicated: int) -> HostView:
         index={cell.id: cell.index for cell in cells},
         distances=distances,
         ways=tuple((distance, node) for distance, _, node in ways),
+        lends=any(borrowed.values()),
         beyond=1 + max([distance for cell in cells for distance in cell.apart.values()], default=0),
         peers=tuple(_peers(distances, position) for position in range(len(working))),
         small_mib={
@@ -179,7 +188,7 @@ def build_view(topology: HostTopology, dedicated: int) -> HostView:
             for cell in topology.cells
         },
         pages={cell.id: _pages(topology, cell) for cell in topology.cells},
-        with_memory=frozenset(cell.id for cell in topology.cells if cell.memory_mib or any(cell.pages.values())),
+        with_memory=with_memory,
         dedicated=dedicated,
         pool=pool,
         pool_beyond=topology.pool_beyond.mask,
@@ -208,18 +217,31 @@ def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
 
 
 def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[int, ...]]:
-    """Return memory-only nodes by the cell that they belong to: the nearest one, the lowest id among equals.
-
-    If the firmware names initiators, only these cells count, because distances are often equal for such nodes.
-    """
+    """Return memory-only nodes by the cell that they belong to: the nearest one, the lowest id among equals."""
     attached: dict[int, list[tuple[int, int]]] = {cell.id: [] for cell in working}
     for node in topology.cells:
         if node.cpus or not working:
             continue
-        near = [cell for cell in working if cell.id in node.initiators] or working
-        distance, cell_id = min((_apart(cell, node), cell.id) for cell in near)
-        attached[cell_id].append((distance, node.id))
+        cell_id = homes(node, working)[0]
+        attached[cell_id].append((_apart(topology.cell(cell_id), node), node.id))
     return {cell: tuple(node for _, node in sorted(nodes)) for cell, nodes in attached.items()}
+
+
+def homes(node: NUMACell, working: Sequence[NUMACell]) -> tuple[int, ...]:
+    """Return the ids of the cells where ``node`` is: itself if it has CPUs, else the nearest of the ``working`` cells.
+
+    If the firmware names initiators, only these cells count, because distances are often equal for such nodes.
+    """
+    if node.cpus:
+        return (node.id,)
+    return nearest(node, [cell for cell in working if cell.id in node.initiators] or working)
+
+
+def nearest(node: NUMACell, others: Sequence[NUMACell]) -> tuple[int, ...]:
+    """Return the ids of the others that are nearest to ``node``, all that are equally near, in order."""
+    far = {other.id: _apart(node, other) for other in others}
+    least = min(far.values(), default=0)
+    return tuple(sorted([other for other, distance in far.items() if distance == least]))
 
 
 _Way = tuple[int, bool, int]

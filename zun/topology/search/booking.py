@@ -62,27 +62,12 @@ def draw(question: Question, taken: list[Taken]) -> Memory:
 
 
 def _draw_widely(question: Question, taken: list[Taken]) -> Memory:
-    """Return memory for parts of which some need more than their cell has.
-
-    First each part gets memory of its own cell. Then each gets the rest from the nearest nodes that it may use.
-    """
-    drawn: dict[int, dict[int, int]] = {entry.cell.id: {} for entry in taken}
-    left = {node: question.room(node) for node in question.view.small_mib}
-    for own in (True, False):
-        for cell, _, need, _ in taken:
-            missing = need - sum(drawn[cell.id].values())
-            if not missing:
-                continue
-            for node in [cell.id] if own else [node for _, node in question.beyond((cell,))]:
-                units = min(missing, left[node])
-                if units:
-                    drawn[cell.id][node] = drawn[cell.id].get(node, 0) + units
-                    left[node] -= units
-                    missing -= units
+    """Return memory for parts of which some need more than their cell has."""
+    drawn = question.poured([(entry.cell, entry.need) for entry in taken])
+    assert drawn is not None, "the search has looked"
     total: Memory = {}
-    for cell, _, _, mib in taken:
-        shares = drawn[cell.id]
-        for node, more in zip(shares, in_mib(mib, question.page_kib, list(shares.values())), strict=True):
+    for entry, shares in zip(taken, drawn, strict=True):
+        for node, more in zip(shares, in_mib(entry.mib, question.page_kib, list(shares.values())), strict=True):
             units, sofar = total.get(node, (0, 0))
             total[node] = (units + shares[node], sofar + more)
     return total

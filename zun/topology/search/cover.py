@@ -131,8 +131,9 @@ class Cover:
         self.distances = distances_among(view, self.cells)
         self.tellers = [self.question.teller(cell) for cell in self.cells]
         self.full = [self._cost(c, cap) for c, cap in enumerate(self.caps)]
-        # The profiles do not know devices, so with devices no cells are alike.
-        self.like = alike(self._profiles(), peers_among(view, self.cells)) if self.far is None else []
+        # The profiles know neither devices nor memory in common, so with these no cells are alike.
+        known = self.far is None and not self.question.lends
+        self.like = alike(self._profiles(), peers_among(view, self.cells)) if known else []
 
     def _profiles(self) -> list[object]:
         """Return values that are equal for cells that differ in their ids only.
@@ -178,6 +179,8 @@ class Cover:
     def _leaf(self, chosen: Chosen, limit: int | None) -> int | None:
         """Return the cost of a set without its distances, or None if it cannot serve or reaches ``limit``."""
         if _of(self.caps, chosen) < self.cpus or _of(self.reach, chosen) < self.need:
+            return None
+        if self.question.lends and self.question.reach_together([self.cells[c] for c in chosen]) < self.need:
             return None
         own, low_cells = _of(self.own, chosen), _of(self.low, chosen)
         least: int | None = None

@@ -7,7 +7,7 @@ Requests are rows. A *place* is a switch or a cell. A *group* has one device of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from zun.topology.device_request import DeviceRequest, DeviceSame
 from zun.topology.devices import Device
 from zun.topology.search.matching import cheapest_matching
 from zun.topology.search.steps import Steps
-from zun.topology.view import HostView
 
 MOST_STEPS = 2000
 """Limit on the steps for the groups that one place can hold."""
@@ -276,17 +275,19 @@ def kinds_of(requests: Sequence[DeviceRequest]) -> Kinds:
 
 
 def places_of(
-    free: Sequence[Device], able: Sequence[Sequence[int]], view: HostView, same: str
+    free: Sequence[Device], able: Sequence[Sequence[int]], homes: Mapping[int, tuple[int, ...]], same: str
 ) -> Sequence[Place] | None:
-    """Return the places that the devices of a group can share, or None if groups share nothing."""
+    """Return the places that the devices of a group can share, or None if groups share nothing.
+
+    ``homes`` are the cells where the devices of each node are. Devices share a cell if they have the same homes.
+    """
     if same not in (DeviceSame.SWITCH, DeviceSame.CELL):
         return None
-    known = view.cells[0].apart if view.cells else {}
-    found: dict[str | int | None, list[list[int]]] = {}
+    found: dict[str | tuple[int, ...] | None, list[list[int]]] = {}
     for row, positions in enumerate(able):
         for position in positions:
             device = free[position]
-            cell = device.cell if device.cell in known else None
-            place = device.switch if same == DeviceSame.SWITCH else cell
+            cells = None if device.cell is None else homes.get(device.cell)
+            place = device.switch if same == DeviceSame.SWITCH else cells
             found.setdefault(place, [[] for _ in able])[row].append(position)
     return [Place(rows, place is not None) for place, rows in found.items()]

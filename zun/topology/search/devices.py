@@ -84,7 +84,7 @@ class DeviceSearch:
         """True if no device serves two requests."""
         self.rivals = _rivals(self.free, positions) if sum([each.count for each in self.requests]) > 1 else {}
         """By position of a physical function, the positions of its virtual ones."""
-        places = places_of(self.free, self.able, view, same) if len(self.requests) > 1 else None
+        places = places_of(self.free, self.able, devices.homes, same) if len(self.requests) > 1 else None
         self.groups = None if places is None else Groups(self.requests, places, self.steps)
         """The groups that must share a place; None if groups share nothing."""
         self._devices, self._held = devices, held
@@ -150,10 +150,10 @@ class DeviceSearch:
         """Return the cells (mask) of which a container must have one to get devices of a known node; -1 is any."""
         if policy == DevicePolicy.PREFERRED:
             return -1
-        sockets = self._devices.sockets
+        homes, sockets = self._devices.homes[node], self._devices.sockets
         return sum([
             1 << cell.index for cell in self.view.cells
-            if cell.id == node or (policy == DevicePolicy.SOCKET and sockets[cell.id] & sockets[node])
+            if cell.id in homes or (policy == DevicePolicy.SOCKET and sockets[cell.id] & sockets[node])
         ])
 
     def _options(self, prices: Sequence[int | None]) -> Options:

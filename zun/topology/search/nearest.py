@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import islice, permutations, product
 from math import prod
 
 from zun.topology import amounts
@@ -30,6 +30,9 @@ LOOK = 4
 
 MOST_TRIES = 256
 """Up to so many choices of policies or counts, every choice of them is tried."""
+
+MOST_ORDERS = 1000
+"""Up to so many assignments of parts to cells are tried where cells have memory in common."""
 
 Planner = Callable[[HostTopology, Usage, PlacementRequest, Steps], Plan | None]
 Fits = Callable[[PlacementRequest], bool]
@@ -219,7 +222,7 @@ def _fewer_on_own_cells(question: Question, entries: Sequence[int], least: int) 
         cpus = min(entries[part], question.capacity(cell))
         return cpus if cpus >= least and question.remembers(cell, needs[part]) else None
 
-    return _most(entries, question, given)
+    return _most(entries, question, given, lambda cells, most: most if _lasting(question, cells, needs) else None)
 
 
 def _less_on_own_cells(question: Question, entries: Sequence[int]) -> list[int] | None:
@@ -234,23 +237,36 @@ def _less_on_own_cells(question: Question, entries: Sequence[int]) -> list[int] 
             mib = min(mib, _in_whole_mib(question.reach(cell), question.page_kib))
         return mib if mib >= min(1, entries[part]) else None
 
-    most = _most(entries, question, given)
+    most = _most(entries, question, given, lambda cells, amounts: _most_lasting(question, cells, amounts))
     if most is None or question.strict:
         return most
     return _within(entries, question)
 
 
 def _most(
-    entries: Sequence[int], question: Question, given: Callable[[int, CellView], int | None]
+    entries: Sequence[int],
+    question: Question,
+    given: Callable[[int, CellView], int | None],
+    together: Callable[[Sequence[CellView], list[int]], list[int] | None],
 ) -> list[int] | None:
     """Return the amount of each part with the largest total, over all assignments of parts to cells, or None.
 
-    ``given`` tells the amount of a part on a cell, at most its entry.
+    ``given`` tells the amount of a part on a cell, at most its entry. If cells have memory in common, ``together``
+    tells what remains of the amounts of all parts, or None, and ``MOST_ORDERS`` assignments are tried.
     """
     cells = question.view.cells
     if not cells or len(entries) > len(cells):
         return None
     amounts = [[given(part, cell) for cell in cells] for part in range(len(entries))]
+    if question.lends:
+        found = []
+        for columns in islice(permutations(range(len(cells)), len(entries)), MOST_ORDERS):
+            row = [each[column] for each, column in zip(amounts, columns, strict=True)]
+            sizes = [amount for amount in row if amount is not None]
+            left = together([cells[column] for column in columns], sizes) if len(sizes) == len(row) else None
+            if left is not None:
+                found.append(left)
+        return max(found, key=sum, default=None)
     missing = [
         [None if amount is None else entry - amount for amount in row]
         for entry, row in zip(entries, amounts, strict=True)
@@ -259,6 +275,28 @@ def _most(
     if matched is None:
         return None
     return [row[column] or 0 for row, column in zip(amounts, matched.columns, strict=True)]
+
+
+def _lasting(question: Question, cells: Sequence[CellView], needs: Sequence[int]) -> bool:
+    """Return whether these cells together have the memory that each needs, in units."""
+    return question.poured([*zip(cells, needs, strict=True)]) is not None
+
+
+def _most_lasting(question: Question, cells: Sequence[CellView], mib: list[int]) -> list[int] | None:
+    """Return the most MiB, at most ``mib``, that these cells have together, with some for each part that has any."""
+    left = [min(1, each) for each in mib]
+    for part, most in enumerate(mib):
+        low, high = left[part] - 1, most
+        while low < high:
+            left[part] = (low + high + 1) // 2
+            if _lasting(question, cells, [question.need(each) for each in left]):
+                low = left[part]
+            else:
+                high = left[part] - 1
+        left[part] = low
+        if low < min(1, most):
+            return None
+    return left
 
 
 def _in_whole_mib(units: int, page_kib: int | None) -> int:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import permutations
 
+from zun.topology.masks import mirrored
 from zun.topology.search.cost import DISTANCE, id_bits, low_ids
 from zun.topology.search.devices import Teller
 from zun.topology.search.lowest import lowest_matching
@@ -12,6 +14,9 @@ from zun.topology.search.matching import Matching, cheapest_matching, column_bou
 from zun.topology.search.question import Part, Question, Taken
 from zun.topology.search.sets import Chosen, SetSearch, Supply, alike, distances_among, mask_of, peers_among
 from zun.topology.view import CellView
+
+STEPS_OF_AN_ORDER = 4
+"""Steps that it takes to try out whether cells that have memory in common have enough for parts in one order."""
 
 
 def on_own_cells(question: Question) -> list[Taken] | None:
@@ -70,7 +75,7 @@ def _several_cells(question: Question) -> list[Taken] | None:
     rows_of = dict(zip(different, zip(*[by_cell[c] for c in useful], strict=True), strict=True))
     rows = [rows_of[part] for part in parts]
     if len(different) == 1:
-        chosen = _same_parts(question, rows, able)
+        chosen = _same_parts(question, parts[0][1], rows, able)
     else:
         chosen = _other_parts(question, parts, rows, able)
     if chosen is None:
@@ -82,7 +87,7 @@ Rows = Sequence[Sequence[int | None]]
 """Costs by part and by position of the cell; only cells that can serve some part have a position."""
 
 
-def _same_parts(question: Question, rows: Rows, cells: list[CellView]) -> Sequence[int] | None:
+def _same_parts(question: Question, need: int, rows: Rows, cells: list[CellView]) -> Sequence[int] | None:
     """Return the positions of the cells for equal parts: any order of the chosen cells is the same answer."""
     view = question.view
     costs = [cost for cost in rows[0] if cost is not None]
@@ -93,6 +98,8 @@ def _same_parts(question: Question, rows: Rows, cells: list[CellView]) -> Sequen
 
     def leaf(chosen: Chosen, limit: int | None) -> int | None:
         cost = sum(keys[c] for c in chosen)
+        if question.lends and question.poured([(cells[c], need) for c in chosen]) is None:
+            return None
         if far is None:
             return cost
         beside = far(mask_of(chosen))
@@ -110,6 +117,9 @@ def _other_parts(
     if len(rows) == len(cells):
         if far is not None and far((1 << len(cells)) - 1) is None:
             return None
+        if question.lends:
+            best = _with_memory(question, parts, rows, cells, tuple(range(len(cells))))
+            return None if best is None else best[1]
         every = cheapest_matching(rows)
         return None if every is None else _lowest_cpus(question, parts, rows, cells, tuple(range(len(cells))), every)
     # The cell ids are part of the keys, so the cheapest matching of all has the best cells if distances are ignored.
@@ -129,6 +139,9 @@ def _other_parts(
         beside = 0 if far is None else far(mask_of(chosen))
         if beside is None or (beside and limit is not None and sum(prices[0]) + sum(prices[1]) + beside >= limit):
             return None
+        if question.lends:
+            best = _with_memory(question, parts, keys, cells, chosen)
+            return None if best is None else best[0] + beside
         matching = known[chosen] = cheapest_matching([[row[c] for c in chosen] for row in keys], prices)
         return None if matching is None else matching.cost + beside
 
@@ -142,9 +155,36 @@ def _other_parts(
     chosen = search.run()
     if chosen is None:
         return None
+    if question.lends:
+        best = _with_memory(question, parts, keys, cells, chosen)
+        return None if best is None else best[1]
     matching = known[chosen]
     assert matching is not None, "it has a cost"
     return _lowest_cpus(question, parts, keys, cells, chosen, matching)
+
+
+def _with_memory(
+    question: Question, parts: Sequence[Part], rows: Rows, cells: list[CellView], chosen: Chosen
+) -> tuple[int, list[int]] | None:
+    """Return the cost and the cell of each part if cells have memory in common, or None if these do not serve.
+
+    A matching does not see what is in common, so every order of the parts is tried.
+    """
+    _, width = id_bits(question.view)
+    best: tuple[int, int, list[int]] | None = None
+    for order in permutations(chosen):
+        costs = [row[c] for row, c in zip(rows, order, strict=True)]
+        cost = sum([each for each in costs if each is not None])
+        if None in costs or (best is not None and cost > best[0]):
+            continue
+        if not question.steps.spend(STEPS_OF_AN_ORDER):
+            break
+        if question.poured([(cells[c], part[1]) for c, part in zip(order, parts, strict=True)]) is None:
+            continue
+        cpus = sum([question.cpus(cells[c], part[0]) for c, part in zip(order, parts, strict=True)])
+        key = cost, -mirrored(cpus, width), [*order]
+        best = key if best is None else min(best, key)
+    return None if best is None else (best[0], best[2])
 
 
 def _lowest_cpus(
@@ -181,7 +221,8 @@ def _set_search(
 ) -> SetSearch:
     """Return the search for ``count`` of these cells; equal ``profiles`` make cells alike.
 
-    ``far`` is the cost of the devices. Profiles do not know devices, so with devices no cells are alike.
+    ``far`` is the cost of the devices. Profiles know neither devices nor memory in common, so with these no cells are
+    alike.
     """
     view = question.view
     return SetSearch(
@@ -192,7 +233,7 @@ def _set_search(
         base=base,
         leaf=leaf,
         supplies=supplies if far is None else [*far.supplies, *supplies],
-        alike=alike(profiles, peers_among(view, cells)) if far is None else (),
+        alike=alike(profiles, peers_among(view, cells)) if far is None and not question.lends else (),
         floor=far,
         steps=question.steps,
     )

@@ -67,8 +67,8 @@ class Question:
     """
 
     __slots__ = (
-        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "demand", "devices", "held", "page_kib",
-        "request", "rules", "steps", "strict", "usage", "view",
+        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "demand", "devices", "held", "lends",
+        "page_kib", "request", "rules", "steps", "strict", "usage", "view",
     )
 
     def __init__(
@@ -95,6 +95,8 @@ class Question:
         self.dedicated = request.cpu_policy != "shared"
         self.demand = request.demand if request.mixed else 0
         self.strict = request.mempolicy == "strict"
+        self.lends = self.strict and view.lends
+        """True if cells may have memory in common, so that each may have enough although both together have not."""
         self.rules = rules_of(request, SPREAD if view.spread else PACK)
         self.held = usage.held_mask
         self._rooms: dict[int, int] = {}
@@ -123,8 +125,55 @@ class Question:
         return room
 
     def reach(self, cell: CellView) -> int:
-        """Return the units that a strict container on ``cell`` can have: of the cell and its memory-only nodes."""
+        """Return the units that a strict container on ``cell`` can have: of the cell and of the nodes for it."""
         return sum([self.room(node) for node in cell.nodes])
+
+    def reach_together(self, cells: Iterable[CellView]) -> int:
+        """Return the units that a strict container on ``cells`` can have; a node of several cells counts once."""
+        return sum([self.room(node) for node in {node for cell in cells for node in cell.nodes}])
+
+    def poured(self, needs: Sequence[tuple[CellView, int]]) -> list[dict[int, int]] | None:
+        """Return the units of each node for each cell that needs some, or None if not all can have what they need.
+
+        First each cell gets memory of its own. Then each gets the rest from the nearest nodes that it may use. If cells
+        have nodes in common, some move on to another of their nodes.
+        """
+        left = {node: self.room(node) for node in self.view.small_mib}
+        given: list[dict[int, int]] = [{} for _ in needs]
+        missing = [need for _, need in needs]
+
+        def give(row: int, node: int, wanted: int) -> int:
+            units = min(wanted, left[node])
+            if units:
+                left[node] -= units
+                given[row][node] = given[row].get(node, 0) + units
+            return units
+
+        def make_room(row: int, wanted: int, seen: set[int]) -> int:
+            for node in needs[row][0].nodes:
+                if node in seen:
+                    continue
+                seen.add(node)
+                for other, had in enumerate(given):
+                    if not left[node] and had.get(node):
+                        moved = make_room(other, min(wanted, had[node]), seen)
+                        had[node] -= moved
+                        left[node] += moved
+                if left[node]:
+                    return give(row, node, wanted)
+            return 0
+
+        for own in (True, False):
+            for row, (cell, _) in enumerate(needs):
+                for node in [cell.id] if own or not missing[row] else [node for _, node in self.beyond((cell,))]:
+                    missing[row] -= give(row, node, missing[row])
+        for row, _ in enumerate(needs):
+            while missing[row]:
+                units = make_room(row, missing[row], set()) if self.lends else 0
+                if not units:
+                    return None
+                missing[row] -= units
+        return [{node: units for node, units in had.items() if units} for had in given]
 
     @property
     def anywhere(self) -> int:
@@ -170,12 +219,17 @@ class Question:
     def beyond(self, cells: Sequence[CellView]) -> Iterator[tuple[int, int]]:
         """Yield (distance, node id) of the other nodes that may give memory to ``cells``, nearest first.
 
-        A strict container may use the memory-only nodes attached to the cells, a ``preferred`` one any node.
+        A strict container may use the memory-only nodes attached to the cells and those that a cell borrows from, a
+        ``preferred`` one any node.
         """
+        seen = {cell.id for cell in cells}
         if self.strict:
-            yield from sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]])
+            for distance, node in sorted([(cell.apart[node], node) for cell in cells for node in cell.nodes[1:]]):
+                if node not in seen:
+                    seen.add(node)
+                    yield distance, node
             return
-        ways, seen = self.view.ways, {cell.id for cell in cells}
+        ways = self.view.ways
         for position in sorted([position for cell in cells for position in cell.spill]):
             way = ways[position]
             if way[1] not in seen:

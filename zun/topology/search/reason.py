@@ -12,6 +12,7 @@ from typing import NamedTuple
 from zun.topology import amounts
 from zun.topology.cells import HostTopology
 from zun.topology.device_request import DevicePolicy, DeviceSame
+from zun.topology.device_view import DeviceView
 from zun.topology.devices import Device
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
@@ -64,8 +65,8 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     """Return the message for devices that do not serve: too few, ruled out by a condition, or wanted twice."""
     request = replace(request, devices=tuple(each for each in request.devices if each.count))
     every, free = topology.device_view.devices, usage.free_devices(topology)
-    able = [[device for device in free if each.admits(device)] for each in request.devices]
-    for each, devices in zip(request.devices, able, strict=True):
+    asked = [(each, [device for device in free if each.admits(device)]) for each in request.devices]
+    for each, devices in asked:
         if len(devices) < each.count:
             whole = sum(map(each.admits, every))
             return f"{len(devices)} of {whole} devices {each.name} are free: {each.count} are wanted"
@@ -73,7 +74,7 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
         replace(request, devices=(*request.devices[:row], weaker(each, DevicePolicy.NONE), *request.devices[row + 1 :]))
         for row, each in enumerate(request.devices)
     ]
-    there = [f"{each.name}: {_where(devices)}" for each, devices in zip(request.devices, able, strict=True)]
+    there = [f"{each.name}: {_where(topology.device_view, devices)}" for each, devices in asked]
     loose = replace(request, device_same=DeviceSame.NONE)
     if request.device_same in (DeviceSame.SWITCH, DeviceSame.CELL) and fits(loose):
         words = f"the free devices do not share a {request.device_same} as device_same wants"
@@ -88,12 +89,22 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     return f"the free devices cannot serve all requests at once, for {total} in all: {'; '.join(there)}"
 
 
-def _where(devices: Sequence[Device]) -> str:
-    """Return how many devices are free on which cells. Example: "2 free on cell 0, 1 on no known cell"."""
+def _where(view: DeviceView, devices: Sequence[Device]) -> str:
+    """Return how many devices are free on which cells. Example: "3 free, 2 on cell 0, 1 on no known cell".
+
+    Of a node without CPUs the nearest cells are named: "on node 2, nearest to cell 0".
+    """
     counts = Counter([device.cell for device in devices])
     places = sorted(counts, key=lambda cell: (cell is None, cell))
-    words = [f"{counts[cell]} on {'no known cell' if cell is None else f'cell {cell}'}" for cell in places]
+    words = [f"{counts[cell]} on {_place(view, cell)}" for cell in places]
     return f"{len(devices)} free, {', '.join(words)}" if len(words) > 1 else f"free are {words[0]}"
+
+
+def _place(view: DeviceView, node: int | None) -> str:
+    if node is None:
+        return "no known cell"
+    homes = view.homes.get(node, ())
+    return f"cell {node}" if node in homes or not homes else f"node {node}, nearest to {_ids(homes)}"
 
 
 def _wanted(request: PlacementRequest, cpus: int, mib: int, page_kib: int | None) -> Wanted:
@@ -195,6 +206,10 @@ def _short(question: Question) -> tuple[RefusalCode, str]:
             if amount < wanted:
                 count = sum(wish >= wanted for wish in wishes)
                 return measure.code, _too_little(question, measure, amounts, wanted, count)
+    if question.lends and all(
+        sum(question.offer(cell, *part) is not None for cell in cells) >= parts.count(part) for part in parts
+    ):
+        return RefusalCode.SHAPE, "each part fits on some cell, but cells without memory need that of other cells"
     if len(set(parts)) > 1:
         return RefusalCode.SHAPE, "each part fits on some cell, but not all parts on different cells at once"
     return RefusalCode.APART, _apart(question, *parts[0])
@@ -248,8 +263,8 @@ def _short_in_all(question: Question) -> tuple[RefusalCode, str]:
     if not cells:
         return RefusalCode.SHARED_POOL, "the shared pool is empty"
     for measure in _measures(question):
-        if measure.which == 1 and not question.strict:
-            have = question.anywhere
+        if measure.which == 1:
+            have = question.reach_together(cells) if question.strict else question.anywhere
         else:
             have = sum(measure.of(cell) for cell in cells)
         if have < totals[measure.which]:

@@ -50,7 +50,7 @@ def random_topology(
     if rng.random() < 0.5:
         rng.shuffle(numbers)
     distances = _distances(rng, ids)
-    memory = rng.choice(((8,), (0, 4, 8, 8, 16)))
+    memory = rng.choice(((8,), (0, 4, 8, 8, 16), (0, 0, 8)))
     pages = rng.choice((({},), ({}, {}, {2048: 2}, {2048: 1, 4096: 1}, {64: 40, 2048: 0})))
     built = []
     for cell_id, threads in zip(ids, widths, strict=True):

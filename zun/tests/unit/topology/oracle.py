@@ -123,6 +123,13 @@ class Host:
                 least = min(self.distance(cell.id, node.id) for cell in near)
                 home = next(cell for cell in near if self.distance(cell.id, node.id) == least)
                 self.attached[home.id].append(node.id)
+        stocked = [n for n in topology.cells if n.memory_mib > 0 or any(count > 0 for count in n.pages.values())]
+        self.borrows = False
+        for cell in self.working:
+            if stocked and not any(n.id in (cell.id, *self.attached[cell.id]) for n in stocked):
+                least = min(self.distance(cell.id, n.id) for n in stocked)
+                self.attached[cell.id] += [n.id for n in stocked if self.distance(cell.id, n.id) == least]
+                self.borrows = True
         self.choices = cache(self.choices)
 
     def mixed_budget(self, cell_id: int) -> int:
@@ -141,8 +148,18 @@ class Host:
     def need(self, mib: int) -> int:
         return mib if self.page_kib is None else ceil(Fraction(mib * 1024, self.page_kib))
 
-    def reach(self, cell_id: int) -> int:
-        return self.room[cell_id] + sum(self.room[node] for node in self.attached[cell_id])
+    def reach(self, *cells: int) -> int:
+        """Units on the cells and on all nodes that lend to them."""
+        return sum(self.room[node] for node in {n for cell in cells for n in (cell, *self.attached[cell])})
+
+    def lasts(self, needs: dict[int, int]) -> bool:
+        """Whether memory is enough for all cells at once: no few of them need more than is there for these few."""
+        if self.request.mempolicy != "strict":
+            return True
+        return all(
+            sum(needs[cell] for cell in few) <= self.reach(*few)
+            for size in range(1, len(needs) + 1) for few in combinations(needs, size)
+        )
 
     def serves_memory(self, cell_id: int, need: int) -> bool:
         return need <= self.reach(cell_id) if self.request.mempolicy == "strict" else True
@@ -228,7 +245,11 @@ class Host:
     def beyond(self, cells) -> list[tuple[int, int]]:
         """Nodes that are not among the cells and may serve them, in the order they do: (distance, node)."""
         if self.request.mempolicy == "strict":
-            return sorted((self.distance(cell, node), node) for cell in cells for node in self.attached[cell])
+            others = {node for cell in cells for node in self.attached[cell]} - {*cells}
+            return sorted(
+                (min(self.distance(cell, node) for cell in cells if node in self.attached[cell]), node)
+                for node in others
+            )
         others = [node for node in self.topology.cells if node.id not in cells]
         far = sorted((min(self.distance(cell, o.id) for cell in cells), len(o.cpus) > 0, o.id) for o in others)
         return [(distance, node) for distance, _, node in far]
@@ -281,6 +302,15 @@ class Devices:
         first, second = self.topology.cell(a), self.topology.cell(b)
         return one_way(first, second) + one_way(second, first)
 
+    def places(self, node: int) -> list[int]:
+        """The cells with CPUs that the devices of a node are on or nearest to."""
+        told = self.topology.cell(node).initiators
+        working = [cell.id for cell in self.topology.cells if cell.cpus]
+        if node in working or not working:
+            return [node]
+        able = [cell for cell in working if cell in told] or working
+        return [cell for cell in able if all(self.apart(cell, node) <= self.apart(other, node) for other in able)]
+
     def sockets(self, cell_id: int):
         found = {number for number, s in enumerate(self.topology.sockets) if s & self.topology.cell(cell_id).cpus}
         return found or {f"cell {cell_id}"}
@@ -290,11 +320,10 @@ class Devices:
         known = device.cell in [cell.id for cell in self.topology.cells]
         if policy == "none":
             return 0
-        if policy == "required" and device.cell not in cells:
+        places = self.places(device.cell) if known else []
+        if policy == "required" and not set(places) & set(cells):
             return None
-        if policy == "socket" and not (
-            known and any(self.sockets(device.cell) & self.sockets(cell) for cell in cells)
-        ):
+        if policy == "socket" and not any(self.sockets(here) & self.sockets(cell) for here in places for cell in cells):
             return None
         return min(self.apart(cell, device.cell) for cell in cells) if known else self.unknown
 
@@ -336,12 +365,12 @@ class Devices:
         known = [cell.id for cell in self.topology.cells]
 
         def place(device):
-            return device.switch if same == "switch" else device.cell if device.cell in known else None
+            return device.switch if same == "switch" else self.places(device.cell) if device.cell in known else None
 
         for orders in product(*(permutations(devices) for devices in choice)):
             for position in range(max(map(len, choice), default=0)):
                 places = [place(order[position]) for order in orders if position < len(order)]
-                if len(places) > 1 and (None in places or len(set(places)) > 1):
+                if len(places) > 1 and (None in places or any(each != places[0] for each in places)):
                     break
             else:
                 return True
@@ -407,6 +436,8 @@ def split(request: PlacementRequest) -> list[tuple[int, int]]:
 def _price(host: Host, cells, amounts, needs) -> Best | None:
     vectors, given = [], {}
     remote = far = mem_left = 0
+    if not host.lasts(dict(zip(cells, needs, strict=True))):
+        return None
     for cell, amount, need in zip(cells, amounts, needs, strict=True):
         if not host.serves_memory(cell, need):
             return None
@@ -448,7 +479,7 @@ def best_cover(host: Host) -> Best | None:
         for cells in combinations(usable, count):
             if sum(caps[cell] for cell in cells) < total:
                 continue
-            if host.request.mempolicy == "strict" and sum(host.reach(cell) for cell in cells) < need:
+            if host.request.mempolicy == "strict" and host.reach(*cells) < need:
                 continue
             found = _fill(host, cells, caps, total, need, for_memory)
             if found is not None and (best is None or found.key < best.key):

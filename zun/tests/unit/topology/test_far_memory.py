@@ -11,7 +11,7 @@ from itertools import permutations
 
 import pytest
 
-from zun.tests.unit.topology.build import cell, holding, host
+from zun.tests.unit.topology.build import cell, holding, host, used
 from zun.tests.unit.topology.hosts import proof_size
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
 
@@ -89,6 +89,83 @@ def test_spilled_memory_is_on_the_next_cell(affinity):
     usage = Usage().with_claim("others", Plan({0: CellShare(memory_mib=1000)}))
     answer = plan(topology, usage, PlacementRequest(2, 1500, numa_affinity=affinity, mempolicy="preferred"))
     assert (cpus(answer), memory(answer)) == ({2: "4-5"}, {2: 1000, 3: 500})
+
+
+NO_MEMORY = host(cell(0, "0 1 2 3", 8192), cell(1, "4 5 6 7", 0))
+
+
+@pytest.mark.parametrize("mempolicy", ["strict", "preferred"])
+@pytest.mark.parametrize("affinity", ["require", "prefer", "none"])
+def test_a_pool_without_memory_borrows_the_nearest(affinity, mempolicy):
+    topology = NO_MEMORY.configured(shared_set=CpuSet("4-7"))
+    answer = plan(topology, Usage(), PlacementRequest(1, 64, "shared", numa_affinity=affinity, mempolicy=mempolicy))
+    assert (cpus(answer), memory(answer), answer.mems) == ({1: "4-7"}, {0: 64}, CpuSet("0"))
+
+
+@pytest.mark.parametrize("request_", [
+    pytest.param(PlacementRequest(4, 64), id="dedicated"),
+    pytest.param(PlacementRequest(4, 64, numa_affinity="none"), id="any-cells"),
+    pytest.param(PlacementRequest(3.5, 64, "mixed", dedicated_cpus=3), id="mixed"),
+    pytest.param(PlacementRequest(4, 64, page_size=2048), id="huge-pages"),
+])
+def test_cpus_without_memory_are_of_use(request_):
+    topology = host(cell(0, "0 1 2 3", 8192, pages={2048: 64}), cell(1, "4 5 6 7", 0))
+    usage = Usage().with_claim("others", holding("0-3", topology))
+    answer = plan(topology, usage, request_)
+    assert set(cpus(answer)) == {1}
+    assert answer.mems == CpuSet("0")
+    assert memory(answer) == {0: 64}
+
+
+def test_cpus_with_memory_are_better():
+    assert cpus(plan(NO_MEMORY, Usage(), PlacementRequest(4, 64))) == {0: "0-3"}
+
+
+def test_equally_near_nodes_lend_together():
+    """As a processor of four dies of which two have no memory: all are equally far from each other."""
+    topology = host(*(cell(c, f"{2 * c} {2 * c + 1}", 1000 if c in (0, 2) else 0) for c in range(4)))
+    usage = Usage().with_claim("others", holding("0-1,4-5", topology, memory_mib=900))
+    answer = plan(topology, usage, PlacementRequest(2, 800))
+    assert (cpus(answer), memory(answer)) == ({1: "2-3"}, {0: 100, 2: 700})
+
+
+@pytest.mark.parametrize("node", [pytest.param("8 9", id="with-cpus"), pytest.param("", id="memory-only")])
+def test_a_farther_node_does_not_lend(node):
+    rows = apart([(10, 20, 40), (20, 10, 30), (40, 30, 10)])
+    topology = host(
+        cell(0, "0 1", 100, distances=rows[0]), cell(1, "2 3", 0, distances=rows[1]),
+        cell(2, node, 8000, distances=rows[2]),
+    )
+    usage = used(topology, "0-1,8-9" if node else "0-1")
+    answer = plan(topology, usage, PlacementRequest(2, 200))
+    # A memory-only node belongs to the cell that it is nearest to, also if that has no memory.
+    assert memory(answer) == {2: 200} if not node else answer.code == "apart"
+
+
+@pytest.mark.parametrize(("numa_mem", "expected"), [
+    pytest.param((500, 500), {0: 1000}, id="enough-for-both"),
+    pytest.param((700, 300), {0: 1000}, id="enough-for-unequal-parts"),
+    pytest.param((600, 500), None, id="enough-for-each-alone"),
+    pytest.param((600, 600), None, id="enough-for-each-of-equal-parts"),
+])
+def test_no_node_lends_what_it_has_not(numa_mem, expected):
+    topology = host(cell(0, "0 1"), cell(1, "2 3", 0))
+    answer = plan(topology, Usage(), PlacementRequest(4, sum(numa_mem), numa_nodes=2, numa_mem=numa_mem))
+    if expected is None:
+        assert answer.code == "shape"
+        assert "cells without memory need that of other cells" in answer.message
+        assert answer.nearest.memory_mib == 1000
+    else:
+        assert memory(answer) == expected
+
+
+def test_a_cell_leaves_memory_to_one_without_choice():
+    """Cell 1 may have memory of nodes 0 and 3, cell 2 only that of node 0."""
+    rows = apart([(10, 15, 15, 30), (15, 10, 20, 15), (15, 20, 10, 30), (30, 15, 30, 10)])
+    amounts = (1000, 0, 0, 1000)
+    topology = host(*(cell(c, f"{2 * c} {2 * c + 1}", amounts[c], distances=rows[c]) for c in range(4)))
+    answer = plan(topology, used(topology, "0-1,6-7"), PlacementRequest(4, 1800, numa_nodes=2))
+    assert (cpus(answer), memory(answer)) == ({1: "2-3", 2: "4-5"}, {0: 1000, 3: 800})
 
 
 def test_how_far_the_memory_is_does_not_depend_on_numbers():

@@ -87,6 +87,58 @@ def test_policy_and_locality(there, count, allowed, policy):
     assert set(answer.cells) == {0}
 
 
+def bare(far: int, **fields) -> HostTopology:
+    """A host whose node 2 has neither CPUs nor memory. It is 15 away from cell 0, ``far`` from cell 1."""
+    rows = ({0: 10, 1: 21, 2: 15}, {0: 21, 1: 10, 2: far}, {0: 15, 1: far, 2: 10})
+    cpus = ("0 1 2 3", "4 5 6 7", "")
+    cells = (cell(c, cpus[c], 1000 if cpus[c] else 0, distances=rows[c]) for c in range(3))
+    return host(*cells, **{"devices": (gpu("0a", 2),), **fields})
+
+
+@pytest.mark.parametrize("sockets", [(), (CpuSet("0-3"), CpuSet("4-7"))], ids=["no-sockets", "sockets"])
+@pytest.mark.parametrize("kind", [
+    pytest.param({"cpu_policy": "dedicated"}, id="dedicated"),
+    pytest.param({"cpu_policy": "shared"}, id="shared"),
+    pytest.param({"cpu_policy": "mixed", "dedicated_cpus": 1}, id="mixed"),
+])
+@pytest.mark.parametrize(("policy", "far", "full", "expected"), [
+    pytest.param("required", 28, "", 0, id="required"),
+    pytest.param("socket", 28, "", 0, id="socket"),
+    pytest.param("preferred", 28, "", 0, id="preferred"),
+    pytest.param("required", 28, "0-3", None, id="required-and-the-nearest-is-full"),
+    pytest.param("socket", 28, "0-3", None, id="socket-and-the-nearest-is-full"),
+    pytest.param("preferred", 28, "0-3", 1, id="preferred-and-the-nearest-is-full"),
+    pytest.param("required", 15, "0-3", 1, id="required-and-both-are-near"),
+    pytest.param("socket", 15, "0-3", 1, id="socket-and-both-are-near"),
+])
+def test_a_device_of_a_node_without_cpus(policy, far, full, expected, kind, sockets):
+    topology = bare(far, sockets=sockets)
+    usage = Usage().with_claim("others", Plan({0: CellShare(CpuSet(full))}))
+    answer = plan(topology, usage, asking(1, policy, 2, **kind))
+    if expected is None:
+        assert answer.code == "devices"
+        assert answer.message.endswith("gpu: free are 1 on node 2, nearest to cell 0")
+        return
+    assert given(answer) == ["0a"]
+    assert set(answer.cells) == {expected}
+
+
+def test_initiators_tell_where_a_device_is():
+    topology = bare(28)
+    node = replace(topology.cells[2], initiators=CpuSet((1,)))
+    answer = plan(replace(topology, cells=(*topology.cells[:2], node)), Usage(), asking(1, "required", 2))
+    assert set(answer.cells) == {1}
+
+
+@pytest.mark.parametrize(("far", "fits"), [(28, True), (15, False)], ids=["one-cell-is-nearest", "two-are"])
+def test_groups_share_the_nearest_cell(far, fits):
+    """A device of node 2 and one of cell 0."""
+    topology = bare(far, devices=(gpu("0a", 2), Device("0000:0b:00.0", vendor_id="8086", cell=0)))
+    asked = tuple(DeviceRequest(vendor, 1, (DeviceMatch(vendor_id=vendor),)) for vendor in ("10de", "8086"))
+    answer = plan(topology, Usage(), PlacementRequest(2, 10, devices=asked, device_same="cell"))
+    assert isinstance(answer, Plan) == fits
+
+
 @pytest.mark.parametrize(("policy", "there", "cells"), [
     pytest.param("preferred", (FAR,), {2}, id="container-follows-its-device"),
     pytest.param("required", (NEAR,), {1}, id="required-moves-the-container"),
