@@ -15,6 +15,7 @@ from zun.topology import (
     CPUPolicy,
     CpuSet,
     HostTopology,
+    NUMACell,
     PlacementRequest,
     Plan,
     Refusal,
@@ -140,7 +141,13 @@ def part_of(topology: HostTopology, others: Usage, old: Plan, request: Placement
     """
     if request.dedicated and not request.mixed:
         topology = others.with_pool(topology)
-    cells = tuple(cell for cell in topology.cells if cell.id in old.cells or cell.id in old.mems)
+    used, beside = {*old.cells, *old.mems}, {each.cell for each in old.devices}
+    # Nodes of its devices stay too, with nothing but their distances: they tell which cells the devices are near.
+    cells = tuple(
+        cell if cell.id in used else NUMACell(cell.id, distances=cell.distances, initiators=cell.initiators)
+        for cell in topology.cells
+        if cell.id in used or cell.id in beside
+    )
     here = replace(topology, cells=cells)
     return replace(here, pool_beyond=topology.pool_cpus - here.cpus)
 

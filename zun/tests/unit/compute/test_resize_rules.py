@@ -27,7 +27,7 @@ from zun.tests.unit.compute.resizes import (
 )
 from zun.tests.unit.scheduler.hosts import holding, placements, used_hosts
 from zun.tests.unit.topology.build import smt_host
-from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device
 
@@ -559,6 +559,24 @@ def test_a_resize_keeps_the_devices(policy, cpus, cells, keep):
     assert isinstance(new, Plan)
     assert new.devices == old.devices
     assert set(new.cells) <= set(old.cells) | cells
+
+
+@pytest.mark.parametrize(("policy", "node"), [("required", 2), ("socket", 2), ("socket", 1), ("preferred", 1)])
+def test_a_resize_knows_where_devices_are(policy, node):
+    """The device is on another cell than the container: of the same socket, or a node without CPUs."""
+    cells = (*smt_host(2, 2).cells, NUMACell(2))
+    topology = HostTopology(
+        cells, (CpuSet("0-7"),), devices=(Device("0000:01:00.0", cell=node),), shared_set=CpuSet("0-3")
+    )
+    asked = (DeviceRequest("nic", 1, (DeviceMatch(),), numa_policy=policy),)
+    request = PlacementRequest(1, 10, "shared", devices=asked)
+    old = plan(topology, Usage(), request)
+    assert isinstance(old, Plan)
+    assert set(old.cells) == {0}
+    new = resized(topology, Usage(), old, replace(request, cpus=2))
+    assert isinstance(new, Plan)
+    assert new.devices == old.devices
+    assert set(new.cells) == {0}
 
 
 def test_a_resize_keeps_a_device_that_vanished():
