@@ -90,7 +90,8 @@ def interface_folders(tree: Tree, folder: str) -> Iterator[str]:
 
 
 def _is_representor(tree: Tree, folder: str) -> bool:
-    port = tree.text(f"{folder}/phys_port_name")
+    # Without a note: most cards answer "operation not supported".
+    port = Tree(tree.root).text(f"{folder}/phys_port_name")
     return port is not None and re.match(r"(c\d+)?(p\d+)?pf\d", port) is not None
 
 

@@ -263,6 +263,12 @@ def test_interfaces(found, files, names):
     assert found(files=files).devices[0].interfaces == names
 
 
+def test_card_without_port_names_leaves_no_note(found):
+    """The kernel refuses to read the file of most cards; a folder in its place cannot be read either."""
+    topology = found(files={"net/ens1/phys_port_name/x": ""})
+    assert (topology.devices[0].interfaces, topology.notes) == (("ens1",), ())
+
+
 GPUS = ("0009:01:00.0", "0019:01:00.0")
 
 
