@@ -112,7 +112,7 @@ def unbroken(pieces: Iterable[bytes]) -> Iterator[bytes]:
         start = tail.rfind(beginning)
         try:
             told = json.loads(tail[start:]) if start >= 0 else {}
-        except ValueError:  # a tar, or another beginning
+        except (ValueError, RecursionError):  # a tar, or another beginning
             continue
         if reason := failure_in(told) or told.get("message"):
             raise exceptions.DockerError(f"Docker could not read all of the files: {reason}")

@@ -199,6 +199,7 @@ TAR = b"header" + b"\0" * 2048
         (b'{"message":"open /x: input/output error"}\n', "open /x"),
         (b'{"message":"a file that ends so"}' + b"\0" * 1024, None),
         (b'{"message": half', None),
+        pytest.param(b'{"error":' + b"[" * 8000 + b"\0" * 1024, None, id="a file of brackets"),
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 4096])
