@@ -54,7 +54,7 @@ from zun.placement.client import PlacementClient
 from zun.placement.foreign import foreign_of
 from zun.placement.reporter import Enforced, Ledger, NoLedger, Reporter
 from zun.placement.tree import Disk, Provider, tree
-from zun.topology import CpuSet, HostTopology, Plan
+from zun.topology import CpuSet, HostTopology, Plan, host_use
 from zun.topology.cpuset import union
 from zun.topology.foreign import NO_FOREIGN, Foreign
 from zun.topology.ranges import MALFORMED
@@ -102,6 +102,7 @@ class ComputeService:
             self._host, conf.compute.inventory_interval, sees_rows=conf.compute.database == "direct"
         )
         self._inventory: Inventory | None = None
+        self._uses: dict[str, str] = {}  # by the host itself, of devices by their addresses
         """The inventory that this run wrote last."""
         self._inventory_turn = threading.Lock()
         """One thread at a time makes the inventory: an older look at the host must not replace a newer one."""
@@ -296,7 +297,8 @@ class ComputeService:
         machine = discovered(cdi_folders=facts.cdi_folders) if self._machine is None else self._machine()
         plans = self._plans(context)
         held = {device.address for plan in plans for device in plan.devices}
-        found = inventory(self._conf, machine, facts, others, held)
+        devices, self._uses = host_use.remembered(machine.devices, self._uses, held)
+        found = inventory(self._conf, replace(machine, devices=devices), facts, others, held)
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)

@@ -9,7 +9,7 @@ Documentation/networking/proc_net_route.rst and bonding.rst (``master``), and Do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from zun.topology.devices import Device, DeviceType
@@ -34,6 +34,20 @@ def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
         device if (reason := reasons[device.address]) is None else replace(device, in_use=reason)
         for device in devices
     )
+
+
+def remembered(
+    devices: Iterable[Device], before: Mapping[str, str], held: Collection[str]
+) -> tuple[tuple[Device, ...], dict[str, str]]:
+    """Return the devices with the uses of ``before``, by address, and the uses to remember now.
+
+    A card whose link is down loses its routes, and must not be given to a container meanwhile. Devices that containers
+    hold (``held``) are not remembered, because the use that shows may be the container's.
+    """
+    devices = tuple(devices)
+    now = {device.address: device.in_use for device in devices if device.in_use and device.address not in held}
+    uses = {**before, **now}
+    return tuple(replace(device, in_use=uses.get(device.address, device.in_use)) for device in devices), uses
 
 
 def _reasons(

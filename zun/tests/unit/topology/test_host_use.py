@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that the host itself uses, in made trees."""
 
+from dataclasses import replace
+
 import pytest
 
 from zun.compute.machine import discovered
 from zun.tests.unit.topology.machines import build, changed
 from zun.topology import discover
+from zun.topology.devices import Device
+from zun.topology.host_use import remembered
 
 CARD, SECOND, DISK = "0000:19:00.0", "0000:19:00.1", "0000:82:00.0"
 ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -149,6 +153,17 @@ def test_card_whose_virtual_function_is_used(tmp_path, files, used):
     )
     found = discover(build(tmp_path, machine), process_limits=False).devices
     assert {device.address: device.in_use for device in found if device.in_use} == used
+
+
+def test_card_whose_link_is_down_stays_in_use():
+    card, disk = Device(CARD), Device(DISK)
+    route = "its interface eno1 has the default route"
+    devices, uses = remembered((replace(card, in_use=route), disk), {}, ())
+    assert (devices[0].in_use, uses) == (route, {CARD: route})
+    devices, uses = remembered((card, replace(disk, in_use="mounted")), uses, {DISK})
+    assert [device.in_use for device in devices] == [route, "mounted"]
+    devices, uses = remembered((card, disk), uses, ())  # the container that had mounted the disk is gone
+    assert ([device.in_use for device in devices], uses) == ([route, None], {CARD: route})
 
 
 def test_file_of_a_mounted_disk_of_this_machine():
