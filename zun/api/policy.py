@@ -29,8 +29,7 @@ OPEN = f"{RUNTIME}:"
 # The name of the file in earlier releases of the library, which read no other file beside it.
 _OLD_FILE = "policy.json"
 
-# A rule in the text of another one, as in "role:admin or (rule:owner)".
-_REFERENCE = re.compile(r"(?:^|[\s(])rule:([^\s()]+)")
+_BREAK = re.compile(r"[\s()]")  # between the words of a rule's text, as in "role:admin or (rule:owner)"
 
 # What the library raises over a file that cannot be read or understood.
 _BROKEN = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
@@ -102,7 +101,7 @@ class Policy:
                     raise ValueError(f'rule {name} in {path} must be a text such as "role:admin", got {rule!r}')
                 texts[name] = rule
         try:
-            graphlib.TopologicalSorter({name: _REFERENCE.findall(text) for name, text in texts.items()}).prepare()
+            graphlib.TopologicalSorter({name: _referred(text) for name, text in texts.items()}).prepare()
         except graphlib.CycleError as exc:
             raise ValueError(f"rule {exc.args[1][0]} refers to itself ({' to '.join(exc.args[1])})") from None
         self._checked = changed
@@ -175,3 +174,8 @@ class Access:
                 self.context.project_id if target is None else target["project_id"],
             )
             raise exceptions.PolicyNotAuthorized(action=rule)
+
+
+def _referred(text: str) -> list[str]:
+    """Return the names of the rules that the text of a rule refers to."""
+    return [word.removeprefix("rule:") for word in _BREAK.split(text) if word.startswith("rule:")]

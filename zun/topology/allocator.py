@@ -35,13 +35,15 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     found = _answer(questions)
     if found is not None:
         return found
-    if not request.devices or _granted(topology, usage, without_devices(request), Steps()) is None:
-        refusal = refused(topology, usage, request, questions)
-    elif steps.cut:
+    plain = Steps() if request.devices else steps
+    fits_plain = bool(request.devices) and _granted(topology, usage, without_devices(request), plain) is not None
+    if (steps if fits_plain else plain).cut:
         refusal = unproven(topology, usage, request, questions[-1].page_kib)
-    else:
+    elif fits_plain:
         fits = further(topology, usage, _granted, steps)
         refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
+    else:
+        refusal = refused(topology, usage, request, questions)
     near = (topology, usage, request, _granted, questions, steps)
     return replace(refusal, _spent=lambda: steps.spent, _find=partial(nearest, *near), _list=partial(changes, *near))
 

@@ -44,7 +44,7 @@ class RefusalCode(StrEnum):
     DEVICES = "devices"
     """CPUs and memory are free, but too few devices that serve with them."""
     UNPROVEN = "unproven"
-    """CPUs and memory are free. The search for cells with the devices ended at its limit of steps and found none."""
+    """The search for cells with the devices, or with memory in common, ended at its limit of steps and found none."""
     CPUS_TAKEN = "cpus-taken"
     """Another container now holds a CPU of the plan (``Usage.fits`` only)."""
     CPUS_GONE = "cpus-gone"

@@ -52,10 +52,11 @@ def refused_devices(
 
 
 def unproven(topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None) -> Refusal:
-    """Return the refusal of a request with devices for which the search found no place within its steps."""
+    """Return the refusal of a request for which the search found no place within its steps."""
+    advice = "devices or cells, or for weaker conditions on devices" if request.devices else "cells, or for equal parts"
     message = (
-        f"no place was found within {STEPS} steps of search, and it is not proven that there is none: ask for fewer"
-        " devices or cells, or for weaker conditions on devices"
+        f"no place was found within {STEPS} steps of search, and it is not proven that there is none: ask for fewer "
+        f"{advice}"
     )
     wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
     return Refusal(RefusalCode.UNPROVEN, message, wanted, _free=partial(usage.free, topology, request.isolation))

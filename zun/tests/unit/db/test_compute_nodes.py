@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 from dataclasses import replace
 
 import pytest
@@ -40,6 +41,11 @@ def test_a_topology_of_another_form_counts_as_none(text):
     """Written by hand. The agent of the host reads it at its start, and writes it anew."""
     node("h1")
     with session.writer() as connection:
+        if connection.dialect.name != "sqlite":  # MariaDB and PostgreSQL take JSON only
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError):
+                return
         connection.execute(sa.text("UPDATE compute_nodes SET topology = :text"), {"text": text})
     assert compute_nodes.topology("h1") == {}
     assert node("h1")["topology"] == NODE["topology"]
