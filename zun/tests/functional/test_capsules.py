@@ -99,11 +99,14 @@ def test_a_failed_init_container_ends_the_capsule(cloud, context):
     assert cloud.drivers["one"].list() == {}
 
 
-@pytest.mark.parametrize(("there", "hint"), [((), True), (("pause",), False)])
-def test_a_missing_image_says_whose_it_is(cloud, context, there, hint):
+@pytest.mark.parametrize(
+    ("there", "reason", "hint"),
+    [((), "The host cannot get image pause", True), (("pause",), "could not be found", False)],
+)
+def test_a_missing_image_says_whose_it_is(cloud, context, there, reason, hint):
     cloud.drivers["one"].images = {name: ImageFacts(f"sha256:{name}") for name in there}
     row, _ = settled(cloud, submit(cloud, context, member(1.0)), "Error")
-    assert "could not be found" in row["status_reason"]
+    assert reason in row["status_reason"]
     assert ("[capsule] sandbox_image" in row["status_reason"]) is hint
 
 
