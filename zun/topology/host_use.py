@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from zun.topology.devices import Device, DeviceType
-from zun.topology.files import SPACE, Tree, unescaped
+from zun.topology.files import Tree, unescaped
 from zun.topology.pci_files import interface_folders, reached_disks
 
 _PCI = "sys/bus/pci/devices"
@@ -122,9 +122,8 @@ def _disks(tree: Tree) -> dict[str, str]:
         for entry in tree.names(f"{_BTRFS}/{place}/devices"):
             found.setdefault(entry.replace("!", "/"), "a part of a mounted btrfs")
     for entry in tree.names(_DISKS):
-        number = tree.text(f"{_DISKS}/{entry}/dev")
-        if number in numbers:
-            found.setdefault(entry.replace("!", "/"), numbers[number.strip(SPACE)])
+        if mounted := numbers.get(tree.text(f"{_DISKS}/{entry}/dev") or ""):
+            found.setdefault(entry.replace("!", "/"), mounted)
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from zun.topology.cells import NUMACell, only_cell
 from zun.topology.devices import Device, DeviceType
@@ -28,7 +29,12 @@ def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, .
     # A node of a cell is ordinary memory, whatever the driver tells: containers get it by its cell.
     own = {address: node for address, node in memory_nodes(tree).items() if node not in {cell.id for cell in cells}}
     found = (_device(tree, name, cells, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
-    return tuple(sorted((each for each in found if each is not None), key=_by_address))
+    devices = sorted((each for each in found if each is not None), key=_by_address)
+    names = {each.address: each.interfaces for each in devices}
+    return tuple(
+        each if each.physical is None else replace(each, physical_interfaces=names.get(each.physical, ()))
+        for each in devices
+    )
 
 
 def _by_address(device: Device) -> tuple[int, ...]:
@@ -61,7 +67,6 @@ def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...], own_memory: M
         driver=driver,
         nodes=device_files(tree, folder, address, driver, iommu_group),
         interfaces=interfaces(tree, folder),
-        physical_interfaces=interfaces(tree, f"{_DEVICES}/{physical}") if virtual else (),
         memory_node=own_memory.get(address),
     )
 
