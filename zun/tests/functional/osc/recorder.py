@@ -4,9 +4,11 @@
 import contextlib
 import dataclasses
 import http.server
+import io
 import json
 import threading
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from keystoneauth1 import noauth, session
@@ -93,3 +95,14 @@ def serving(
 def client(server: Recorder, version: str = "1.40") -> zun_client.Client:
     auth = noauth.NoAuth(endpoint=server.endpoint)
     return zun_client.Client(session=session.Session(auth=auth), api_version=api_versions.APIVersion(version))
+
+
+def asked_by(
+    command: Any, argv: Sequence[str], answers: dict[tuple[str, str], tuple[int, Any]], max_version: str
+) -> list[Asked]:
+    """Run a command of the plugin against a service with these answers, and return the requests that it sent."""
+    with serving(answers, max_version=max_version) as server:
+        manager = types.SimpleNamespace(container=client(server))
+        instance = command(types.SimpleNamespace(stdout=io.StringIO(), client_manager=manager), None)
+        instance.run(instance.get_parser("openstack").parse_args(argv))
+    return server.asked_of_v1

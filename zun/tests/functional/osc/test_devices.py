@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices on the command line, against a real HTTP server."""
 
-import io
-import types
 
 import pytest
 from osc_lib import exceptions
 
 from zun.osc.containers import CreateContainer, RunContainer, ShowContainer
 from zun.osc.questions import PlacementDryRun
-from zun.tests.functional.osc.recorder import Asked, client, serving
+from zun.tests.functional.osc.recorder import Asked, asked_by
 
 CONTAINER = {"uuid": "c-1", "name": "web", "status": "Running"}
 ANSWERS = {
@@ -22,13 +20,7 @@ ANSWERS = {
 
 def run(command, *argv, max_version="1.45"):
     """The requests that the command sent."""
-    with serving(ANSWERS, max_version=max_version) as server:
-        app = types.SimpleNamespace(
-            stdout=io.StringIO(), client_manager=types.SimpleNamespace(container=client(server))
-        )
-        instance = command(app, None)
-        instance.run(instance.get_parser("openstack").parse_args(argv))
-    return server.asked_of_v1
+    return asked_by(command, argv, ANSWERS, max_version)
 
 
 @pytest.mark.parametrize(
