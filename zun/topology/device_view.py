@@ -30,6 +30,9 @@ class DeviceView:
     homes: Mapping[int, tuple[int, ...]]
     """The cells with CPUs where the devices of a node are, by node id: the node itself, or if it has no CPUs, the cells
     nearest to it."""
+    linked: Mapping[str, frozenset[str]]
+    """By address, the other devices that a GPU link joins directly to a device, without devices that have no link. It
+    is enough that one of the two devices names the link, and only devices that the host offers count."""
     sockets: Mapping[int, frozenset[int]]
     """The sockets of a node's homes, by node id. If the machine does not tell its sockets, each cell with CPUs is a
     socket of its own."""
@@ -84,8 +87,20 @@ def build_device_view(topology: HostTopology) -> DeviceView:
         virtual=virtual,
         groups=groups,
         homes=places,
+        linked=_linked(devices),
         sockets=_sockets(topology, places),
     )
+
+
+def _linked(devices: Iterable[Device]) -> dict[str, frozenset[str]]:
+    """Return the linked devices of each device that has a link, by addresses, the same from both ends."""
+    offered = {device.address for device in devices}
+    ends = [(device.address, other) for device in devices for other in device.links if other != device.address]
+    found: dict[str, set[str]] = {}
+    for one, other in (*ends, *((other, one) for one, other in ends)):
+        if one in offered and other in offered:
+            found.setdefault(one, set()).add(other)
+    return {address: frozenset(others) for address, others in found.items()}
 
 
 def _sockets(topology: HostTopology, places: Mapping[int, tuple[int, ...]]) -> dict[int, frozenset[int]]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from zun.topology.ranges import CELL, GROUP, NAME, NAMES, PATH
 
-_LISTS = ("path", "nodes", "interfaces", "physical_interfaces", "traits")
+_LISTS = ("path", "nodes", "interfaces", "physical_interfaces", "links", "traits")
 """Fields of a Device that are lists in its record."""
 
 
@@ -95,6 +95,11 @@ class Device:
     """Names of the network interfaces of the physical function on the host, if this is a virtual one."""
     memory_node: int | None = None
     """The memory node that is the device's own memory, as of some GPUs. No cell of the host has this id."""
+    links: tuple[str, ...] = ()
+    """Addresses of the devices on the host that a GPU link (NVLink, xGMI) joins directly to this one, sorted.
+
+    Some machines tell a link at one of its two ends only: ``DeviceView.linked`` has both.
+    """
     in_use: str | None = None
     """Why the host itself uses the device, in words: ``its interface eno1 has the default route``."""
     physical_network: str | None = None

@@ -85,7 +85,7 @@ def test_the_function_of_a_port():
 
 
 FULL = {"cell": 1, "path": ["p"], "type": "type-VF", "iommu_group": 1, "memory_node": 8, "trusted": True}
-LISTS = {"nodes", "interfaces", "physical_interfaces", "traits"}
+LISTS = {"nodes", "interfaces", "physical_interfaces", "links", "traits"}
 
 
 @pytest.mark.parametrize("made", [Device, GivenDevice], ids=lambda made: made.__name__)
