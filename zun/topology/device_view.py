@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,6 +14,9 @@ from zun.topology.view import homes
 
 if TYPE_CHECKING:
     from zun.topology.cells import HostTopology
+
+Rivals = tuple[Sequence[int], Sequence[int]]
+"""Two sides, by positions of devices, of which a container has one at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +113,26 @@ def _sockets(topology: HostTopology, places: Mapping[int, tuple[int, ...]]) -> d
         numbers = [number for number, socket in enumerate(topology.sockets) if socket & cell.cpus]
         own[cell.id] = numbers or [-1 - cell.id]
     return {node: frozenset([number for home in found for number in own[home]]) for node, found in places.items()}
+
+
+def rivals(devices: Iterable[Device]) -> list[Rivals]:
+    """Return every two sides of which a container has one at most, by positions in ``devices``.
+
+    These are a physical function and its virtual ones, and in one IOMMU group the devices of VFIO drivers and those of
+    the kernel's own drivers: a program cannot open a device while the kernel drives another one of the group.
+    """
+    owners: dict[str, int] = {}
+    virtual: dict[str, list[int]] = {}
+    groups: dict[int, tuple[list[int], list[int]]] = {}
+    for position, device in enumerate(devices):
+        owners[device.address] = position
+        if device.physical is not None:
+            virtual.setdefault(device.physical, []).append(position)
+        if device.iommu_group is not None:
+            sides = groups.setdefault(device.iommu_group, ([], []))
+            sides[device.whole_group is None].append(position)
+    functions: list[Rivals] = [((owners[owner],), found) for owner, found in virtual.items() if owner in owners]
+    return [*functions, *[both for both in groups.values() if all(both)]]
 
 
 @lru_cache(maxsize=1024)

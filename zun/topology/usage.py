@@ -12,7 +12,7 @@ from zun.topology import amounts
 from zun.topology.cells import HostTopology
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import HeldDevice
-from zun.topology.device_view import DeviceView
+from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
 from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
@@ -125,7 +125,7 @@ class Usage:
         """Return the devices of the host that a container can have, in order of their addresses.
 
         Beside the held devices these are not free: the physical function of a held virtual one, the virtual functions
-        of a held physical one, and every device of an IOMMU group of which one is held.
+        of a held physical one, and in the IOMMU group of a held device those that ``DeviceView.taken`` rules out.
         """
         taken = topology.device_view.taken(self.held_devices)
         return tuple(device for device in topology.device_view.devices if device.address not in taken)
@@ -294,6 +294,10 @@ class Usage:
             if other := taken.get(address):
                 beside = "" if other == address else f": {other}, which cannot be shared with it, is held"
                 return RefusalCode.DEVICES_TAKEN, f"device {address} is taken{beside}"
+        own = [devices.by_address[each.address] for each in plan.devices]
+        for here, there in rivals(own):
+            names = f"{own[here[0]].address} and {own[there[0]].address}"
+            return RefusalCode.DEVICES_TAKEN, f"devices {names} cannot be in one container"
         return None
 
     def _cpu_problem(self, view: HostView, node: int, share: CellShare, plan: Plan) -> Problem | None:

@@ -18,7 +18,7 @@ from operator import or_
 from typing import NamedTuple, Self
 
 from zun.topology.device_request import DevicePolicy, DeviceRequest, GivenDevice, HeldDevice
-from zun.topology.device_view import DeviceView, serving
+from zun.topology.device_view import DeviceView, Rivals, rivals, serving
 from zun.topology.devices import Device, DeviceType
 from zun.topology.search.device_groups import Chosen, Groups, LikeGroupCosts, Options, places_of, serve
 from zun.topology.search.sets import Supply
@@ -82,8 +82,8 @@ class DeviceSearch:
         self.able = [[positions[device.address] for device in able] for able in serves]
         self.apart = len(self.free) == sum([len(able) for able in serves])
         """True if no device serves two requests."""
-        self.rivals = _rivals(self.free, positions) if sum([each.count for each in self.requests]) > 1 else {}
-        """By position of a physical function, the positions of its virtual ones."""
+        self.rivals = rivals(self.free) if sum([each.count for each in self.requests]) > 1 else []
+        """Pairs of sides (positions): a container has devices of one side at most."""
         places = places_of(self.free, self.able, devices.homes, same) if len(self.requests) > 1 else None
         self.groups = None if places is None else Groups(self.requests, places, self.steps)
         """The groups that must share a place; None if groups share nothing."""
@@ -237,19 +237,18 @@ class DeviceSearch:
             if clash is None:
                 best = found
                 continue
-            # Either the physical function is given, or some of its virtual ones. The latter is tried first.
-            left.append([_without(each, self.rivals[clash]) for each in options])
-            left.append([_without(each, (clash,)) for each in options])
+            # Devices of either side are given. The second side, as virtual functions, is tried first.
+            left += [[_without(each, side) for each in options] for side in reversed(clash)]
         self.steps.cut = True
         return best
 
-    def _clash(self, chosen: Sequence[Sequence[int]]) -> int | None:
-        """Return a chosen physical function of which a virtual one is chosen too, or None."""
+    def _clash(self, chosen: Sequence[Sequence[int]]) -> Rivals | None:
+        """Return two sides of which devices are chosen, or None."""
         given = {position for each in chosen for position in each}
-        return next((p for p, rivals in self.rivals.items() if p in given and not given.isdisjoint(rivals)), None)
+        return next((both for both in self.rivals if not any(map(given.isdisjoint, both))), None)
 
     def _choose(self, options: Options) -> Chosen | None:
-        """Return the cheapest devices, not looking at physical functions and their virtual ones."""
+        """Return the cheapest devices, not looking at rivals."""
         self.steps.spend(len(self.free) // 4)
         if self.groups is None:
             return serve(options, [each.count for each in self.requests], self.apart, self.steps)
@@ -373,16 +372,6 @@ def _union(serves: Sequence[Sequence[Device]]) -> list[Device]:
     """Return the devices of all requests, each once, in order of their addresses."""
     found = {device.address: device for able in serves for device in able}
     return [found[address] for address in sorted(found)]
-
-
-def _rivals(free: Sequence[Device], places: dict[str, int]) -> dict[int, tuple[int, ...]]:
-    """Return by position of a physical function the positions of its virtual ones, where both are free."""
-    found: dict[int, tuple[int, ...]] = {}
-    for position, device in enumerate(free):
-        owner = None if device.physical is None else places.get(device.physical)
-        if owner is not None:
-            found[owner] = (*found.get(owner, ()), position)
-    return found
 
 
 def _without(costs: dict[int, int], positions: Sequence[int]) -> dict[int, int]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zun.topology import amounts
 from zun.topology.cells import HostTopology
 from zun.topology.device_request import DevicePolicy, DeviceSame
-from zun.topology.device_view import DeviceView
+from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
@@ -87,7 +87,9 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     if anywhere != request and fits(anywhere):
         return f"the policies of the devices rule out every place of the container: {'; '.join(there)}"
     total = sum(each.count for each in request.devices)
-    return f"the free devices cannot serve all requests at once, for {total} in all: {'; '.join(there)}"
+    apart = rivals({device.address: device for _, devices in asked for device in devices}.values())
+    why = ", and some cannot be in one container" if apart else ""
+    return f"the free devices cannot serve all requests at once, for {total} in all{why}: {'; '.join(there)}"
 
 
 def _where(view: DeviceView, devices: Sequence[Device]) -> str:

@@ -338,7 +338,7 @@ class Devices:
         for choice in product(*ways):
             given = [device for devices in choice for device in devices]
             addresses = [device.address for device in given]
-            if len(set(addresses)) < len(given) or any(device.physical in addresses for device in given):
+            if len(set(addresses)) < len(given) or any(cannot_go_together(*pair) for pair in permutations(given, 2)):
                 continue
             if not self.grouped(choice):
                 continue
@@ -375,6 +375,12 @@ class Devices:
             else:
                 return True
         return False
+
+
+def cannot_go_together(one, other) -> bool:
+    """Whether no container can have both devices: a card and its function, or VFIO beside a driver of the kernel."""
+    in_one_group = one.iommu_group is not None and one.iommu_group == other.iommu_group
+    return one.address == other.physical or (in_one_group and one.driver == "vfio-pci" != other.driver)
 
 
 def excludes(held, device) -> bool:

@@ -272,6 +272,28 @@ def test_one_container_may_have_a_whole_group():
     assert given(plan(machine(*TWO, OTHER), Usage(), asking(2))) == ["04", "05"]
 
 
+@pytest.mark.parametrize(("there", "expected"), [
+    pytest.param((gpu("01", 0, iommu_group=7), vfio("02", 7), gpu("03", 1)), ["01", "03"], id="a-farther-one-instead"),
+    pytest.param((vfio("01", 7), gpu("02", 1, iommu_group=7), vfio("03", 8)), ["01", "03"], id="another-group"),
+    pytest.param((vfio("01", 7), gpu("02", 0, iommu_group=7), gpu("03", 0, iommu_group=7)), ["02", "03"], id="natives"),
+    pytest.param((gpu("01", 0, iommu_group=7), vfio("02", 7), vfio("03", 7)), ["02", "03"], id="vfio-alone"),
+    pytest.param(
+        (gpu("01", 0, iommu_group=7, nodes=("/dev/vfio/7",)), gpu("02", 0, iommu_group=7)), [], id="told-by-its-file"
+    ),
+    pytest.param((gpu("01", 0, iommu_group=7), vfio("02", 7)), [], id="no-others"),
+])
+def test_kernel_s_and_vfio_devices_of_a_group_are_apart(there, expected):
+    """A program cannot open its device of VFIO while the kernel drives another one of the group."""
+    answer = plan(machine(*there), Usage(), asking(2))
+    if expected:
+        assert given(answer) == expected
+    else:
+        assert isinstance(answer, Refusal)
+        assert "some cannot be in one container" in answer.message
+    both = Plan({}, devices=tuple(GivenDevice("gpu", each.address) for each in there[:2]))
+    assert getattr(Usage().fits(machine(*there), both), "code", None) == "devices-taken"
+
+
 @pytest.mark.parametrize("policy", ["required", "socket", "preferred", "none"])
 @pytest.mark.parametrize("kind", [DeviceType.PCI, DeviceType.PF, DeviceType.VF])
 @pytest.mark.parametrize(("node", "allowed"), [
