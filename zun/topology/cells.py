@@ -105,8 +105,9 @@ class NUMACell:
 
 
 def only_cell(cells: Sequence[NUMACell]) -> int | None:
-    """Return the id of the cell if there is one alone: everything in the machine is on this cell."""
-    return cells[0].id if len(cells) == 1 else None
+    """Return the id of the only cell that has CPUs, or None if several have: everything is nearest to this cell."""
+    found = [cell.id for cell in cells if cell.cpus] or [cell.id for cell in cells]
+    return found[0] if len(found) == 1 else None
 
 
 def _cut(cpus: CpuSet, groups: Iterable[CpuSet]) -> tuple[CpuSet, ...]:

@@ -9,26 +9,31 @@ leaves its fact unknown; a device without a readable vendor, product and class i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from zun.topology.cells import NUMACell, only_cell
+from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
 from zun.topology.pci_files import ADDRESS, device_files, interfaces, memory_nodes
+from zun.topology.view import homes
 
 _DEVICES = "sys/bus/pci/devices"
 _BRIDGE = "06"  # class of everything that only joins buses
 
 
-def discover_devices(tree: Tree, cells: tuple[NUMACell, ...]) -> tuple[Device, ...]:
+def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, CpuSet]) -> tuple[Device, ...]:
     """Return the PCI devices of the machine in order of their addresses, without bridges.
 
-    ``cells`` are the cells of the same machine. A device on a node that is not among them has an unknown cell.
+    ``cells`` are all nodes of the machine, those too that are the memory of a device. ``nodes`` has the online CPUs of
+    each node, whether this process may use them or not.
     """
-    # A node of a cell is ordinary memory, whatever the driver tells: containers get it by its cell.
-    own = {address: node for address, node in memory_nodes(tree).items() if node not in {cell.id for cell in cells}}
-    found = (_device(tree, name, cells, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
+    # A node with CPUs is ordinary memory, whatever the driver tells: containers get it by its cell.
+    own = {address: node for address, node in memory_nodes(tree).items() if not nodes.get(node)}
+    places = _Places(cells, nodes, frozenset(own.values()))
+    found = (_device(tree, name, places, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
     devices = sorted((each for each in found if each is not None), key=_by_address)
     names = {each.address: each.interfaces for each in devices}
     return tuple(
@@ -41,7 +46,7 @@ def _by_address(device: Device) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in re.split("[:.]", device.address))
 
 
-def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...], own_memory: Mapping[str, int]) -> Device | None:
+def _device(tree: Tree, address: str, places: _Places, own_memory: Mapping[str, int]) -> Device | None:
     folder = f"{_DEVICES}/{address}"
     vendor = tree.parsed(f"{folder}/vendor", _four_digits)
     product = tree.parsed(f"{folder}/device", _four_digits)
@@ -59,7 +64,7 @@ def _device(tree: Tree, address: str, cells: tuple[NUMACell, ...], own_memory: M
         vendor_id=vendor,
         product_id=product,
         class_id=class_id,
-        cell=_cell(tree, folder, cells),
+        cell=_cell(tree, folder, places),
         path=_path(tree.link(folder)),
         type=DeviceType.VF if virtual else DeviceType.PF if can_have_virtual else DeviceType.PCI,
         physical=physical if virtual else None,
@@ -100,22 +105,48 @@ def _path(link: str | None) -> tuple[str, ...]:
     return tuple(parts[roots[-1]:]) if roots else ()
 
 
-def _cell(tree: Tree, folder: str, cells: tuple[NUMACell, ...]) -> int | None:
-    """Return the cell by ``numa_node``, else the only cell with all local CPUs; None if neither tells.
+class _Places(NamedTuple):
+    """The nodes of the machine where devices can be."""
 
-    For a device without a node the kernel lists all CPUs as local, so a list over several cells proves nothing. If
-    there is one cell alone, the device is on this cell.
+    nodes: Sequence[NUMACell]
+    cpus: Mapping[int, CpuSet]
+    """The online CPUs of each node, without the limits of this process."""
+    of_devices: frozenset[int]
+    """Ids of the nodes that are the memory of a device, so that they are no cells."""
+
+
+def _cell(tree: Tree, folder: str, places: _Places) -> int | None:
+    """Return the cell of a device, or None if the machine does not tell.
+
+    The first of these wins: ``numa_node`` if it names a cell with CPUs; the only cell with all local CPUs;
+    ``numa_node`` if it names a cell without CPUs; the only cell that has CPUs; and, if ``numa_node`` names the memory
+    of a device, the cell nearest to this memory.
     """
-    if (node := tree.parsed(f"{folder}/numa_node", int)) is not None and node >= 0:
-        if any(cell.id == node for cell in cells):
-            return node
-        tree.note(f"/{folder}/numa_node is {node}, which is no cell of this host: the cell counts as unknown")
-        return None
+    told = tree.parsed(f"{folder}/numa_node", int)
+    node = None if told is None or told < 0 else told
+    if node is not None and places.cpus.get(node):
+        return node
+    if (local := _local_cell(tree, folder, places.cpus)) is not None:
+        return local
+    cells = [cell for cell in places.nodes if cell.id not in places.of_devices]
+    if any(cell.id == node for cell in cells):
+        return node
     if (only := only_cell(cells)) is not None:
         return only
-    local = next(tree.cpu_sets(folder, "local_cpulist", "local_cpus"), None)
-    if local is None:
-        return None
-    touched = [cell.id for cell in cells if cell.cpus & local]
-    others = [cell for cell in cells if cell.cpus and not cell.cpus & local]
-    return touched[0] if len(touched) == 1 and others else None
+    memory = next((each for each in places.nodes if each.id == node), None)
+    near = () if memory is None else homes(memory, [cell for cell in cells if cell.cpus])
+    if len(near) == 1:
+        return near[0]
+    if node is not None:
+        tree.note(f"/{folder}/numa_node is {node}, which is no cell of this host: the cell counts as unknown")
+    return None
+
+
+def _local_cell(tree: Tree, folder: str, cpus: Mapping[int, CpuSet]) -> int | None:
+    """Return the node with all CPUs that the kernel lists as local, or None if they are of several nodes, or all.
+
+    For a device without a node the kernel lists all CPUs, so a list of all CPUs proves nothing.
+    """
+    local = next(tree.cpu_sets(folder, "local_cpulist", "local_cpus"), NO_CPUS)
+    touched = [node for node, own in cpus.items() if own & local]
+    return touched[0] if len(touched) == 1 and any(own and not own & local for own in cpus.values()) else None

@@ -13,6 +13,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -52,21 +53,21 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     limits = _process_limits(tree, online | offline) if process_limits else _Limits(_ALL, _ALL)
     usable = online & limits.cpus
     cut = union(cpus for cpus in nodes.values() if not cpus <= usable)
-    cells = [
+    everything = [
         NUMACell(
             id=node,
             cpus=cpus & usable,
             siblings=tuple(core & cpus for core in cores),
             l3=tuple(caches),
             memory_mib=_memory_mib(tree, node, len(nodes)) if node in limits.mems else 0,
-            distances={other: distance for other, distance in distances[node].items() if other not in of_devices},
+            distances=distances[node],
             pages=_pages(tree, node, len(nodes)) if node in limits.mems else {},
             initiators=_initiators(tree, node),
         )
         for node, cpus in nodes.items()
-        if node not in of_devices
     ]
-    devices = marked(tree, discover_devices(tree, tuple(cells)))
+    cells = [_without(node, of_devices) for node in everything if node.id not in of_devices]
+    devices = marked(tree, discover_devices(tree, everything, nodes))
     return HostTopology(
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
@@ -311,6 +312,12 @@ def _row_labels(tree: Tree, node: int, length: int, nodes: list[int]) -> list[in
         if listed is not None and node in listed and len(listed) == length:
             return list(listed)
     return [*nodes, *range(MAX_ID + 1, MAX_ID + 1 + length - len(nodes))] if length > len(nodes) else None
+
+
+def _without(cell: NUMACell, nodes: CpuSet) -> NUMACell:
+    """Return ``cell`` on a host without ``nodes``."""
+    distances = {node: distance for node, distance in cell.distances.items() if node not in nodes}
+    return replace(cell, distances=distances, initiators=cell.initiators - nodes)
 
 
 def _initiators(tree: Tree, node: int) -> CpuSet:

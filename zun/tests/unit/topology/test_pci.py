@@ -72,11 +72,73 @@ def test_a_node_that_is_none_leaves_a_note(found, files, note):
     ({"numa_node": "-1\n"}, 3),
     ({}, 3),
     ({"numa_node": "3\n"}, 3),
-    ({"numa_node": "0\n"}, None),
+    ({"numa_node": "0\n"}, 3),
 ])
 def test_devices_of_a_host_with_one_cell_are_on_it(found, files, cell):
     machine = changed(nodes={3: {"cpus": "0-7"}})
     assert found(machine=machine, files=files).devices[0].cell == cell
+
+
+FAR = {
+    0: {"cpus": "0-1,4-5", "distance": "10 21 17 28"},
+    1: {"cpus": "2-3,6-7", "distance": "21 10 17 14"},
+    2: {"cpus": "", "distance": "17 17 10 28"},
+    3: {"cpus": "", "distance": "28 14 28 10"},
+}
+"""Two cells with CPUs and two without, of which 2 is as far from both and 3 is nearer to cell 1."""
+
+
+@pytest.mark.parametrize(("files", "cell", "homes"), [
+    pytest.param({"numa_node": "3\n"}, 3, (1,), id="a-node-without-cpus"),
+    pytest.param({"numa_node": "2\n"}, 2, (0, 1), id="a-node-between-two-cells"),
+    pytest.param({"numa_node": "2\n", "local_cpulist": "\n"}, 2, (0, 1), id="an-empty-list"),
+    pytest.param({"numa_node": "2\n", "local_cpulist": "2-3,6-7\n"}, 1, (1,), id="the-list-is-nearer-than-the-node"),
+    pytest.param({"numa_node": "2\n", "local_cpulist": "2\n"}, 1, (1,), id="a-part-of-a-cell"),
+    pytest.param({"numa_node": "2\n", "local_cpulist": "1-2\n"}, 2, (0, 1), id="a-list-over-two-cells"),
+    pytest.param({"numa_node": "2\n", "local_cpulist": "0-7\n"}, 2, (0, 1), id="a-list-of-all-cpus"),
+    pytest.param({"numa_node": "0\n", "local_cpulist": "2-3,6-7\n"}, 0, (0,), id="a-cell-with-cpus-wins"),
+    pytest.param({"numa_node": "7\n", "local_cpulist": "2-3,6-7\n"}, 1, (1,), id="a-node-that-is-offline"),
+])
+def test_nearest_cell_by_the_list_of_local_cpus(found, files, cell, homes):
+    topology = found(machine=changed(nodes=FAR), files=files)
+    assert (topology.devices[0].cell, topology.device_view.homes[cell], topology.notes) == (cell, homes, ())
+
+
+@pytest.mark.parametrize(("initiators", "homes"), [
+    pytest.param({}, (0, 1), id="no-hmat"),
+    pytest.param({"access1": (1,)}, (1,), id="nearest-cpus"),
+    pytest.param({"access0": (0,)}, (0,), id="nearest-initiators"),
+    pytest.param({"access0": (3,), "access1": (1,)}, (1,), id="cpus-before-other-initiators"),
+    pytest.param({"access0": (3,)}, (0, 1), id="an-initiator-without-cpus"),
+    pytest.param({"access1": (0, 1)}, (0, 1), id="both-reach-it-alike"),
+    pytest.param({"access1": (9,)}, (0, 1), id="a-node-that-is-none"),
+])
+def test_nearest_cells_by_hmat(found, initiators, homes):
+    """The firmware's initiators win over its distances, which are often alike for such nodes."""
+    node = "sys/devices/system/node/node2"
+    told = {f"{node}/{access}/initiators/node{other}/of": "" for access, ids in initiators.items() for other in ids}
+    told |= {f"{node}/{access}/initiators/read_latency": "350\n" for access in initiators}
+    topology = found(machine=changed(nodes=FAR, files=told), files={"numa_node": "2\n"})
+    assert (topology.devices[0].cell, topology.device_view.homes[2], topology.notes) == (2, homes, ())
+
+
+@pytest.mark.parametrize("files", [{"numa_node": "-1\n", "local_cpulist": "0-7\n"}, {"numa_node": "5\n"}, {}])
+def test_device_is_on_the_only_cell_with_cpus(found, files):
+    """A machine with one socket and memory of CXL."""
+    machine = changed(nodes={0: {"cpus": "0-7"}, 4: {"cpus": ""}})
+    topology = found(machine=machine, files=files)
+    assert (topology.devices[0].cell, topology.notes) == (0, ())
+
+
+def test_list_of_the_whole_machine_proves_nothing_within_limits(tmp_path):
+    """The process may use the CPUs of cells 0 and 2 only; CPUs of cells 0 and 1 are local to the device."""
+    nodes = {node: {"cpus": f"{2 * node}-{2 * node + 1}"} for node in range(3)}
+    device = {"files": {"numa_node": "-1\n", "local_cpulist": "0-3\n"}}
+    limits = {"proc/self/status": "Cpus_allowed_list:\t0-1,4-5\nMems_allowed_list:\t0,2\n"}
+    machine = {"online": "0-5", "nodes": nodes, "devices": {ADDRESS: device}, "files": limits}
+    topology = discover(build(tmp_path, machine))
+    assert [str(cell.cpus) for cell in topology.cells] == ["0-1", "", "4-5"]
+    assert topology.devices[0].cell is None
 
 
 @pytest.mark.parametrize("files", [
@@ -312,6 +374,26 @@ def test_holder_of_a_gpu_may_use_its_memory(superchips, policy, count, mems):
     assert (str(answer.mems), list(answer.cells)) == (mems, [0])
     assert Plan.from_dict(answer.to_dict()) == answer
     assert str(Plan.from_dict(answer.to_dict()).mems) == mems
+
+
+@pytest.mark.parametrize(("initiators", "distances", "cells"), [
+    pytest.param((), {}, [0, 1], id="by-distance"),
+    pytest.param((1,), {}, [1, 1], id="by-hmat"),
+    pytest.param((), {2: "80 80 10 200 90"}, [None, 1], id="as-far-from-two-cells"),
+])
+def test_gpu_on_the_node_of_its_memory_is_on_the_nearest_cell(superchips, initiators, distances, cells):
+    root, machine = superchips
+    nodes = {number: {**facts, "distance": distances.get(number, facts["distance"])} for number, facts in
+             machine["nodes"].items()}  # fmt: skip
+    if distances:
+        nodes[1]["distance"] = "40 10 80 80 20"
+    nodes[2]["initiators"] = initiators
+    devices = {address: {"files": {**facts["files"], "numa_node": f"{node}\n"}}
+               for (address, facts), node in zip(machine["devices"].items(), (2, 10), strict=True)}  # fmt: skip
+    topology = discover(build(root, {**machine, "nodes": nodes, "devices": devices}), process_limits=False)
+    assert [device.cell for device in topology.devices] == cells
+    assert [device.memory_node for device in topology.devices] == [2, 10]
+    assert len(topology.notes) == cells.count(None)
 
 
 @pytest.mark.parametrize("status", [
