@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from zun.topology import kfd
 from zun.topology.cells import NUMACell, only_cell
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.devices import Device, DeviceType
@@ -36,8 +37,13 @@ def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, 
     found = (_device(tree, name, places, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
     devices = sorted((each for each in found if each is not None), key=_by_address)
     names = {each.address: each.interfaces for each in devices}
+    links = kfd.links(tree)
     return tuple(
-        each if each.physical is None else replace(each, physical_interfaces=names.get(each.physical, ()))
+        replace(
+            each,
+            physical_interfaces=names.get(each.physical, ()) if each.physical is not None else (),
+            links=tuple(sorted(links.get(each.address, frozenset()) & names.keys())),
+        )
         for each in devices
     )
 

@@ -5,8 +5,7 @@ The kernel tells both below the device's folder in /sys, whatever the driver: a 
 file, and the entries of a folder ``net`` are interfaces.
 
 Sources: the kernel's Documentation/admin-guide/sysfs-rules.rst (``dev``, ``uevent``), Documentation/driver-api/vfio.rst
-and drivers/vfio/Kconfig (VFIO_NOIOMMU), Documentation/networking/representors.rst and switchdev.rst (port names),
-drivers/gpu/drm/amd/amdkfd/kfd_topology.c (partitions of a GPU).
+and drivers/vfio/Kconfig (VFIO_NOIOMMU), Documentation/networking/representors.rst and switchdev.rst (port names).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from zun.topology.devices import is_vfio_driver
 from zun.topology.files import Tree
+from zun.topology.kfd import gpus
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _OTHER_DEVICE = re.compile(rf"{ADDRESS.pattern}|pci[0-9a-f]{{4,8}}:[0-9a-f]{{2}}")
@@ -53,7 +53,10 @@ def device_files(tree: Tree, folder: str, address: str, driver: str | None, iomm
 
     ``folder`` is the device's folder in /sys, ``address`` its PCI address.
     """
-    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder), *_partitions(tree, address, driver)}
+    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder)}
+    if driver == "amdgpu":  # each partition is a device of the platform for itself
+        minors = {gpu.render_minor for gpu in gpus(tree) if gpu.address == address}
+        found |= {f"/dev/dri/renderD{minor}" for minor in minors - {0}}
     if iommu_group is not None and _is_for_vfio(tree, folder, driver):
         unprotected = tree.text(f"sys/kernel/iommu_groups/{iommu_group}/name") == "vfio-noiommu"
         found.add(f"/dev/vfio/{'noiommu-' if unprotected else ''}{iommu_group}")
@@ -171,24 +174,6 @@ def _is_for_vfio(tree: Tree, folder: str, driver: str | None) -> bool:
     Each device of such a driver has a folder ``vfio-dev`` since Linux 6.1. Before, the name of the driver tells.
     """
     return is_vfio_driver(driver) or bool(tree.names(f"{folder}/vfio-dev"))
-
-
-def _partitions(tree: Tree, address: str, driver: str | None) -> Iterator[str]:
-    """Yield the render nodes of all partitions of an AMD GPU; each partition is a device of the platform for itself.
-
-    The nodes of KFD name the GPU by ``domain`` and ``location_id``: bus and function in bits 0 to 15, and the partition
-    in bits 28 to 31.
-    """
-    if driver != "amdgpu":
-        return
-    top = "sys/class/kfd/kfd/topology/nodes"
-    for node in tree.names(top):
-        facts = dict(line.split(" ", 1) for line in (tree.text(f"{top}/{node}/properties") or "").splitlines()
-                     if re.fullmatch(r"\w+ \d{1,19}", line))  # fmt: skip
-        place, minor = int(facts.get("location_id", 0)), int(facts.get("drm_render_minor", 0))
-        slot = f"{int(facts.get('domain', 0)):04x}:{place >> 8 & 0xff:02x}:{place >> 3 & 0x1f:02x}.{place & 7}"
-        if minor and slot == address:
-            yield f"/dev/dri/renderD{minor}"
 
 
 def memory_nodes(tree: Tree) -> dict[str, int]:
