@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Add the NVLink links between NVIDIA GPUs to what discovery found.
+
+A broken driver can make a call of NVML crash or never return, and a driver that is not kept loaded needs seconds for
+each GPU. Therefore a process of its own, the program ``nvml``, asks. The agent waits for its answer for SECONDS only; a
+later answer counts at the next inventory.
+"""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from zun.compute import nvml
+from zun.topology import HostTopology
+from zun.topology.devices import Device
+
+LOG = logging.getLogger(__name__)
+
+SECONDS = 5.0
+PROGRAM = (sys.executable, "-P", nvml.__file__)
+"""The interpreter leaves the folder of the program out of its path: modules there have names of others."""
+
+Links = Mapping[str, Collection[str]]
+"""The PCI addresses of the GPUs that NVLink joins to a GPU, by its PCI address."""
+
+
+class NvmlSilent(Exception):
+    """NVML does not answer. The message says why."""
+
+
+class NvLinks:
+    """The NVLink links of this machine, for one run of the agent."""
+
+    def __init__(self, command: Sequence[str] = PROGRAM, seconds: float = SECONDS) -> None:
+        """``command`` starts the process that asks."""
+        self._command = command
+        self._seconds = seconds
+        self._late: subprocess.Popen[str] | None = None
+        """A process that did not answer in time."""
+        self._known: Links = {}
+        self._said: set[str] = set()
+
+    def added_to(self, machine: HostTopology) -> HostTopology:
+        """Return ``machine`` with the links that NVML tells. A machine without an NVIDIA GPU is returned as it is.
+
+        If NVML does not answer, its last answer counts, or no links before the first one. The log has the reason once.
+        """
+        if not any(map(_is_nvidia_gpu, machine.devices)):
+            return machine
+        try:
+            self._known = self._ask()
+        except NvmlSilent as exc:
+            if str(exc) not in self._said:
+                LOG.info("NVML does not tell the NVLink links between the GPUs of this host: %s", exc)
+            self._said.add(str(exc))
+        there = {device.address for device in machine.devices}
+        devices = (_linked(each, there.intersection(self._known.get(each.address, ()))) for each in machine.devices)
+        return replace(machine, devices=tuple(devices))
+
+    def _ask(self) -> Links:
+        """Return the links. Raise NvmlSilent with the reason if there is no answer."""
+        if self._late is not None and self._late.poll() is None:
+            raise NvmlSilent("an earlier call has not returned yet")
+        try:
+            process = self._late or subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        except OSError as exc:
+            raise NvmlSilent(f"the process that asks does not start: {exc}") from exc
+        try:
+            told, _ = process.communicate(timeout=self._seconds)
+        except subprocess.TimeoutExpired as exc:
+            self._late = process  # ending it would not help: a call of the driver cannot be broken off
+            raise NvmlSilent(f"there is no answer within {self._seconds:g} seconds") from exc
+        self._late = None
+        if process.returncode:
+            raise NvmlSilent(f"the process that asks ended with status {process.returncode}")
+        return _read(told)
+
+
+def _read(text: str) -> Links:
+    """Return the links of an answer of the program. Raise NvmlSilent with the reason if it has none."""
+    try:
+        answer = json.loads(text)
+        if "error" in answer:
+            raise NvmlSilent(str(answer["error"]))
+        return {str(address): frozenset(map(str, others)) for address, others in answer["links"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise NvmlSilent(f"the answer cannot be read: {text[:40]!r}") from exc
+
+
+def _is_nvidia_gpu(device: Device) -> bool:
+    return device.vendor_id == "10de" and device.class_id.startswith("03")
+
+
+def _linked(device: Device, others: Collection[str]) -> Device:
+    return replace(device, links=tuple(sorted({*device.links, *others}))) if others else device

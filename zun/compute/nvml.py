@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Print which GPUs of this machine NVLink joins, as NVIDIA's library NVML tells it: a program of ``nvlinks``.
+
+The optional package ``nvidia-ml-py`` loads the library, which is a part of NVIDIA's driver. The program imports nothing
+of the project, so that it starts fast.
+
+Sources: NVIDIA's NVML API reference ("NvLink Methods"), and NCCL, which takes a remote device that this virtual machine
+does not see for an NVSwitch.
+"""
+
+import importlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+_MOST_LINKS = 36
+"""At least as many as any GPU has. NVML refuses the number of a link that a GPU does not have."""
+_GPU, _SWITCH, _UNKNOWN = 0, 2, 255
+"""Kinds of the device at the other end (``nvmlIntNvLinkDeviceType_t``). 1 is the CPU of a POWER9."""
+
+
+def links(nvml: Any) -> dict[str, set[str]]:
+    """Return the GPUs that NVLink joins directly to each GPU. ``nvml`` is the module ``pynvml``.
+
+    A link to an NVSwitch joins the GPU to every other GPU with such a link. Only links in use count. A GPU or link that
+    NVML does not describe is left out.
+
+    Raise ``nvml.NVMLError`` if NVML cannot start.
+    """
+    nvml.nvmlInit()
+    try:
+        handles = dict(_gpus(nvml))
+        ends = [(address, end) for address, handle in handles.items() for end in _ends(nvml, handle, handles)]
+    finally:
+        nvml.nvmlShutdown()
+    switched = {address for address, end in ends if end is None}
+    found: dict[str, set[str]] = {address: switched - {address} for address in switched}
+    for address, end in ends:
+        if end in handles and end != address:
+            found.setdefault(address, set()).add(end)
+            found.setdefault(end, set()).add(address)
+    return found
+
+
+def _gpus(nvml: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the address and the handle of each GPU that NVML can describe."""
+    for number in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(number)
+            address = _address(nvml.nvmlDeviceGetPciInfo(handle))
+        except nvml.NVMLError:  # for example, the GPU has fallen off the bus
+            continue
+        if address is not None:
+            yield address, handle
+
+
+def _ends(nvml: Any, handle: Any, gpus: Collection[str]) -> Iterator[str | None]:
+    """Yield the other end of each link in use: the address of a device, or None for an NVSwitch."""
+    for link in range(_MOST_LINKS):
+        try:
+            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
+                continue
+        except nvml.NVMLError:
+            continue
+        kind = _told(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+        if kind == _SWITCH:
+            yield None
+            continue
+        info = _told(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+        address = None if info is None else _address(info)
+        if kind == _UNKNOWN and address not in gpus:  # a virtual machine does not see its NVSwitches
+            yield None
+        elif kind in (_GPU, _UNKNOWN, None) and address is not None:
+            yield address
+
+
+def _told(nvml: Any, name: str, handle: Any, link: int) -> Any:
+    """Return what NVML tells of a link, or None if the link, the library or the package lacks it."""
+    try:
+        return getattr(nvml, name)(handle, link)
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
+def _address(info: Any) -> str | None:
+    """Return the kernel's form of a PCI address: NVML's ``00000000:0A:00.0`` is ``0000:0a:00.0``.
+
+    Of the address of a remote device the function may be missing: ``0000:0A:00`` is the same.
+    """
+    for text in (info.busId, getattr(info, "busIdLegacy", "")):
+        text = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
+        if match := re.fullmatch(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?", text):
+            return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4] or 0}".lower()
+    return None
+
+
+def main() -> None:
+    """Print the links as JSON, or the reason why there are none."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        answer: Mapping[str, Any] = {"links": {address: sorted(others) for address, others in links(nvml).items()}}
+    except ModuleNotFoundError:
+        answer = {"error": "the package nvidia-ml-py is not installed"}
+    except Exception as exc:
+        answer = {"error": str(exc) or type(exc).__name__}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
