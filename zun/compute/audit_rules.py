@@ -329,6 +329,12 @@ def devices(planned: Planned, access: DeviceAccess) -> Iterator[Finding]:
         yield found(f"its file system lacks {_some(access.missing)}, or has another device there", restart)
     if access.denied:
         yield found(f"its control group refuses {_some(access.denied)}", restart)
+    if access.lacking:
+        yield found(
+            f"its network lacks the interface of {_some(access.lacking)}",
+            "look for the interface with 'ip netns' and 'lsns --type net' on the host, and move it back to the host; "
+            "zun-compute moves it into the container with its next comparison",
+        )
     if access.allowed:
         yield found(f"its control group gives it devices that it does not hold: {_some(access.allowed)}", restart)
 

@@ -156,7 +156,8 @@ class DeviceAccess:
     ``wanted`` is what the claim needs, ``configured`` what the runtime has for the next start. The others are empty
     without a process: ``missing`` are files that the container does not see as the host does, ``denied`` are files to
     which its control group gives no access. ``allowed`` are rules that give access to devices beyond the claim, for
-    example ``c 10:183 rwm``. ``denied`` and ``allowed`` are None where the kernel does not tell the rules.
+    example ``c 10:183 rwm``. ``denied`` and ``allowed`` are None where the kernel does not tell the rules. ``lacking``
+    are the PCI addresses of network cards that have no interface in the container's network.
     """
 
     wanted: frozenset[str]
@@ -164,6 +165,7 @@ class DeviceAccess:
     missing: tuple[str, ...] = ()
     denied: tuple[str, ...] | None = None
     allowed: tuple[str, ...] | None = None
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,8 +451,9 @@ class Lifecycle(Protocol):
         these cpusets if they differ, connects the object to its first network, changes nothing else and returns the
         object's id. An object with other devices is replaced.
 
-        DeviceUnusable if a device is gone or cannot be given. ImageNotFound if the image is not on the host
-        (:meth:`Images.pull_image` brings it). ContainerAlreadyExists if an object of another host has the name.
+        DeviceUnusable if a device is gone or cannot be given, or if the interface of a network card is in the network
+        of somebody else. ImageNotFound if the image is not on the host (:meth:`Images.pull_image` brings it).
+        ContainerAlreadyExists if an object of another host has the name.
         """
         ...
 
@@ -462,7 +465,7 @@ class Lifecycle(Protocol):
         """Move the network interfaces of the container's devices into the container, if it runs and lacks them.
 
         The kernel gives them back to the host when the last process of the container ends. DeviceUnusable if an
-        interface cannot be moved.
+        interface cannot be moved, or if a card has its interfaces in the network of somebody else.
         """
         ...
 

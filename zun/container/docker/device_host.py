@@ -9,12 +9,16 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from zun.common import commands, exceptions
+from docker import errors as docker_errors
+from oslo_utils import timeutils
+
+from zun.common import exceptions
 from zun.container import cdi
+from zun.container.docker import network_cards
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.devices import (
     SHARED_FILES,
@@ -26,14 +30,11 @@ from zun.container.docker.devices import (
     passthrough,
 )
 from zun.container.docker.kernel import locate, own_group, steps_below
+from zun.container.docker.state import runtime_state
 from zun.container.driver import ContainerDevices, ContainerView, DeviceAccess, RuntimeState
 from zun.topology.devices import DeviceType
-from zun.topology.files import Tree
-from zun.topology.pci_files import has_interfaces, interfaces
 
 LOG = logging.getLogger(__name__)
-
-_PCI = "sys/bus/pci/devices"
 
 
 class DockerDevices(OnEngine):
@@ -46,27 +47,52 @@ class DockerDevices(OnEngine):
             raise exceptions.DeviceUnusable(reason=answer)
         return answer
 
+    def await_cards(self, container: ContainerView, devices: ContainerDevices, join: str | None) -> None:
+        """Wait for the network cards that a container is to get. DeviceUnusable if one is in a foreign network.
+
+        The new container may have its cards already: an earlier attempt made it, or the container of uuid ``join``,
+        whose network it uses, has them.
+        """
+        if cards := self._cards(devices):
+            pid = self._process(container, join or container.uuid)[0]
+            for address in cards:
+                network_cards.movable(Path(self.settings.root), address, pid, network_cards.PATIENCE)
+
     def join_interfaces(self, container: ContainerView, devices: ContainerDevices) -> None:
-        root = Path(self.settings.root)
-        cards = [address for address in moved_cards(devices) if has_interfaces(Tree(root), f"{_PCI}/{address}")]
+        root, cards = Path(self.settings.root), self._cards(devices)
         if not cards:
             return
-        with self._engine.translated("inspect", container):
-            pid = self._engine.api.inspect_container(object_name(container.uuid))["State"]["Pid"]
-        if not pid or _namespace(root, "self") == _namespace(root, str(pid)):
+        pid, age = self._process(container, container.uuid)
+        if not pid or network_cards.same_network(root, pid):
             return
         for address in cards:
-            # /sys shows the interfaces of the host's namespace only: one that has moved is not there any more.
-            for name in interfaces(Tree(root), f"{_PCI}/{address}"):
-                move_interface(name, pid)
+            for name in network_cards.movable(root, address, pid, max(0.0, network_cards.PATIENCE - age)):
+                network_cards.move_interface(name, pid)
                 LOG.info("Moved interface %s of device %s into container %s", name, address, container.uuid)
+
+    def _cards(self, devices: ContainerDevices) -> list[str]:
+        root = Path(self.settings.root)
+        return [address for address in moved_cards(devices) if network_cards.is_network_card(root, address)]
+
+    def _process(self, container: ContainerView, uuid: str) -> tuple[int, float]:
+        """Return the first process of the object of ``uuid`` and its age in seconds; 0 and 0.0 without a process."""
+        with self._engine.translated("inspect", container):
+            try:
+                state = runtime_state(self._engine.api.inspect_container(object_name(uuid)), None)
+            except docker_errors.NotFound:
+                return 0, 0.0
+        age = 0.0 if state.started_at is None else (timeutils.utcnow() - state.started_at).total_seconds()
+        return state.pid, age
 
     def device_access(self, container: ContainerView, state: RuntimeState, devices: ContainerDevices) -> DeviceAccess:
         given = self.passthrough(container, devices)
         with self._engine.translated("inspect", container):
             configured = configured_parts(self._engine.api.inspect_container(object_name(container.uuid)))
+        root, cards = Path(self.settings.root), self._cards(devices) if state.pid else []
+        lacking = tuple(each for each in cards if network_cards.lacks_card(root, each, state.pid))
         try:
-            return _view(Path(self.settings.root), state, given, configured, everything=bool(container.privileged))
+            found = _view(root, state, given, configured, everything=bool(container.privileged))
+            return replace(found, lacking=lacking)
         except (FileNotFoundError, ProcessLookupError):
             return DeviceAccess(given.parts, configured)
         except (OSError, ValueError) as exc:
@@ -90,24 +116,8 @@ class DockerDevices(OnEngine):
             default_runtime=info.get("DefaultRuntime") or "",
             shared_files=frozenset(file for file in SHARED_FILES if (root / file.lstrip("/")).exists()),
             gpus={address: uuid for address, uuid in uuids if uuid is not None},
-            network_cards=frozenset(each for each in addresses if has_interfaces(Tree(root), f"{_PCI}/{each}")),
+            network_cards=frozenset(each for each in addresses if network_cards.is_network_card(root, each)),
         )
-
-
-def move_interface(name: str, pid: int) -> None:
-    """Move an interface of the host into the network of process ``pid`` and set it up.
-
-    DeviceUnusable if this fails: the container may have another interface of this name.
-    """
-    inside = ("nsenter", f"--net=/proc/{pid}/ns/net")
-    for command in (
-        ("ip", "link", "set", "dev", name, "netns", str(pid)),
-        (*inside, "ip", "link", "set", "dev", name, "up"),
-    ):
-        try:
-            commands.run(command)
-        except commands.FAILURES as exc:
-            raise exceptions.DeviceUnusable(reason=commands.failure(command, exc)) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +208,6 @@ def _sees(top: Path, path: str, facts: os.stat_result) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return (stat.S_IFMT(found.st_mode), found.st_rdev) == (stat.S_IFMT(facts.st_mode), facts.st_rdev)
-
-
-def _namespace(root: Path, process: str) -> str:
-    try:
-        return os.readlink(root / "proc" / process / "ns/net")
-    except OSError:  # it has ended
-        return ""
 
 
 def _gpu_uuid(root: Path, address: str) -> str | None:

@@ -47,6 +47,7 @@ class DockerLifecycle(DockerDevices, DockerWeights):
         dedicated_cpus: str = "",
     ) -> str:
         given = self.passthrough(container, devices)
+        self.await_cards(container, devices, join)
         disk_quota, log_driver = self._daemon()
         body = request_body(
             container,

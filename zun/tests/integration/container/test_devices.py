@@ -15,7 +15,7 @@ import docker
 import pytest
 
 from zun.common import exceptions
-from zun.container.docker import DockerDriver
+from zun.container.docker import DockerDriver, network_cards
 from zun.container.docker.kernel import locate
 from zun.container.driver import ContainerDevices, DeviceAccess
 from zun.tests.fixtures import wait_for
@@ -281,26 +281,34 @@ def interface() -> Iterator[str]:
     subprocess.run(["ip", "link", "delete", f"{name}p"], capture_output=True)
 
 
-def test_interface_moves_into_the_container(rig: Rig, tmp_path, interface: str, made) -> None:
+FUNCTION = Device("0000:05:10.0", "8086", "10ed", "020000", type=DeviceType.VF, driver="ixgbevf")
+
+
+def test_interface_moves_into_the_container(rig: Rig, tmp_path, interface: str, made, monkeypatch) -> None:
     """The kernel gives a card's interface back at the end, and removes a virtual one: that part needs hardware."""
+    monkeypatch.setattr(network_cards, "PATIENCE", 0.0)
     (tmp_path / "proc").symlink_to("/proc")
     folder = tmp_path / "sys/bus/pci/devices/0000:05:10.0/net"
     (folder / interface).mkdir(parents=True)
+    (tmp_path / "sys/fs").symlink_to("/sys/fs")
     driver = DockerDriver(replace(rig.driver.settings, root=str(tmp_path)))
-    card = Device("0000:05:10.0", "8086", "10ed", "020000", type=DeviceType.VF, driver="ixgbevf")
-    container = made(devices(card), driver)
+    container = made(devices(FUNCTION), driver)
     assert f"{interface}:" in inside(rig, container, "cat /proc/net/dev")[0]
     assert "UP" in inside(rig, container, f"ip link show dev {interface}")[0].split(">")[0]
     assert not pathlib.Path("/sys/class/net", interface).exists()
     with pytest.raises(exceptions.DeviceUnusable, match=f"ip link set dev {interface} netns"):
-        driver.join_interfaces(container, devices(card))  # the made-up /sys still shows it
+        driver.join_interfaces(container, devices(FUNCTION))  # the made-up /sys still shows it
     (folder / interface).rmdir()
-    driver.join_interfaces(container, devices(card))
+    # The container has the interface, but its /sys shows no card above a virtual one.
+    with pytest.raises(exceptions.DeviceUnusable, match=r"05:10\.0: its network interface is in another"):
+        driver.join_interfaces(container, devices(FUNCTION))
+    assert driver.device_access(container, rig.state(container), devices(FUNCTION)).lacking == (FUNCTION.address,)
+    with pytest.raises(exceptions.DeviceUnusable, match=r"05:10\.0: its network interface is in another"):
+        driver.create(rig.sample(), cpuset_cpus="0", cpuset_mems="0", devices=devices(FUNCTION))
     rig.driver.kill(container)
     wait_for(lambda: not pathlib.Path("/sys/class/net", f"{interface}p").exists())
 
 
 def test_interfaces_need_a_process(rig: Rig) -> None:
-    card = Device("0000:05:10.0", "8086", "10ed", "020000", type=DeviceType.VF, driver="ixgbevf")
     container = rig.created()
-    rig.driver.join_interfaces(container, devices(card))
+    rig.driver.join_interfaces(container, devices(FUNCTION))

@@ -339,11 +339,12 @@ def test_what_cannot_be_read_is_never_good():
     pytest.param(DeviceAccess(frozenset({"/dev/a"}), frozenset({"/dev/a"})), [], id="as-claimed"),
     pytest.param(DeviceAccess(frozenset({"/dev/a"}), frozenset({"/dev/a"}), (), (), ()), [], id="rules-as-claimed"),
     pytest.param(
-        DeviceAccess(frozenset({"/dev/a"}), frozenset({"/dev/b"}), ("/dev/a",), ("/dev/a",), ("c 1:1 rw",)),
+        DeviceAccess(frozenset({"/dev/a"}), frozenset({"/dev/b"}), ("/dev/a",), ("/dev/a",), ("c 1:1 rw",), ("NIC",)),
         [
             "the runtime is configured for devices /dev/b, its claim needs /dev/a",
             "its file system lacks /dev/a, or has another device there",
             "its control group refuses /dev/a",
+            "its network lacks the interface of NIC",
             "its control group gives it devices that it does not hold: c 1:1 rw",
         ],
         id="all-at-once",
