@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the devices that the host itself uses: the card of its own network, and disks with its own data.
 
-Sources: proc(5) (``/proc/net/route``, ``/proc/self/mountinfo``, ``/proc/swaps``), the kernel's
-Documentation/networking/proc_net_route.rst and bonding.rst (``master``), and Documentation/ABI/testing/sysfs-block
-(``holders``). A file system that is not in these, as a pool of ZFS, is not found.
+Sources: proc(5) (``/proc/net/route``, ``/proc/1/mountinfo``, ``/proc/swaps``), the kernel's
+Documentation/networking/proc_net_route.rst and bonding.rst (``master``), Documentation/ABI/testing/sysfs-block
+(``holders``), Documentation/PCI/sysfs-pci.rst (``enable``) and Documentation/driver-api/vfio-mediated-device.rst; for
+pools of ZFS what udev knows of the disk (udev(7), ``/run/udev/data``).
 """
 
 from __future__ import annotations
@@ -19,21 +20,42 @@ from zun.topology.pci_files import interface_folders, reached_disks
 _PCI = "sys/bus/pci/devices"
 _DISKS = "sys/class/block"
 _BTRFS = "sys/fs/btrfs"
+_ZFS = "proc/spl/kstat/zfs"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BONDS = _FUNCTION, _NEIGHBOUR = "its virtual function", "a device of its IOMMU group,"
+_STORAGE = "01"  # class of PCI
 _REJECTED = 0x0200  # RTF_REJECT of linux/route.h: an address that the kernel answers with an error
 
 
 def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
     """Return the devices, each with the reason why the host uses it in ``in_use``, if the host does."""
     devices, routed, disks = tuple(devices), _routed(tree), _disks(tree)
-    reasons = {device.address: next(_reasons(tree, device, routed, disks), None) for device in devices}
-    # A virtual function loses its network with its physical function.
+    if _is_apart(tree) and any(device.class_id.startswith(_STORAGE) for device in devices):
+        tree.note(
+            "the mounts of the host are not seen, because zun-compute runs in a pid namespace of its own: a disk that "
+            "only the host has mounted counts as free. Start the container of zun-compute with --pid host"
+        )
+    found = ((device.address, next(_reasons(tree, device, routed, disks), None)) for device in devices)
+    reasons = _with_bonds(devices, {address: reason for address, reason in found if reason is not None})
+    return tuple(replace(device, in_use=reasons.get(device.address)) for device in devices)
+
+
+def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return the reasons by address, with those of devices whose use would end that of another device.
+
+    A virtual function loses its network with its physical function. An IOMMU group has one user outside the kernel.
+    """
+    groups: dict[int | None, list[str]] = {}
     for device in devices:
-        if device.physical is not None and reasons[device.address] and reasons.get(device.physical, "") is None:
-            reasons[device.physical] = f"its virtual function {device.address} is in use: {reasons[device.address]}"
-    return tuple(
-        device if (reason := reasons[device.address]) is None else replace(device, in_use=reason)
-        for device in devices
-    )
+        groups.setdefault(device.whole_group, []).append(device.address)
+    found: dict[str, str] = {}
+    for device in devices:
+        if (reason := reasons.get(device.address)) is not None:
+            if device.physical is not None:
+                found.setdefault(device.physical, f"{_FUNCTION} {device.address} is in use: {reason}")
+            for other in () if device.whole_group is None else groups[device.whole_group]:
+                found.setdefault(other, f"{_NEIGHBOUR} {device.address}, is in use: {reason}")
+    return {**found, **reasons}
 
 
 def remembered(
@@ -45,9 +67,11 @@ def remembered(
     hold (``held``) are not remembered, because the use that shows may be the container's.
     """
     devices = tuple(devices)
-    now = {device.address: device.in_use for device in devices if device.in_use and device.address not in held}
-    uses = {**before, **now}
-    return tuple(replace(device, in_use=uses.get(device.address, device.in_use)) for device in devices), uses
+    now = {each.address: each.in_use for each in devices if each.in_use and not each.in_use.startswith(_BONDS)}
+    uses = {**before, **_with_bonds(devices, {address: now[address] for address in now.keys() - held})}
+    return tuple(
+        replace(each, in_use=uses.get(each.address, now.get(each.address))) for each in devices
+    ), uses
 
 
 def _reasons(
@@ -55,6 +79,12 @@ def _reasons(
 ) -> Iterator[str]:
     nodes = list(device.nodes)
     if device.type not in (DeviceType.PATH, DeviceType.CDI):
+        # A driver of VFIO enables its device while a program has the device open.
+        if device.whole_group is not None and tree.number(f"{_PCI}/{device.address}/enable"):
+            yield "a program outside the kernel, as a virtual machine, has it open"
+        for name in tree.names(f"{_PCI}/{device.address}"):
+            if _UUID.fullmatch(name):
+                yield f"its mediated device {name} is for a virtual machine"
         nodes += reached_disks(tree, f"{_PCI}/{device.address}")  # the controller's own file formats them
         for folder in interface_folders(tree, f"{_PCI}/{device.address}"):
             name = folder.rpartition("/")[2]
@@ -103,27 +133,55 @@ def _note(found: dict[str, str], name: str, whole: bool, words: str) -> None:
         found.setdefault(name, words)
 
 
+def _is_apart(tree: Tree) -> bool:
+    """Return whether the reader runs in a pid namespace of its own. In the host's, process 2 is a thread of the kernel.
+    """
+    return tree.text("proc/1/comm") is not None and tree.text("proc/2/comm") != "kthreadd"
+
+
+def _mounts(tree: Tree) -> Iterator[tuple[str, str, str]]:
+    """Yield device number, source and place of each mount of the host's first process and of this one.
+
+    A container of zun-compute has mounts of its own. Without the right to read those of process 1, this one runs on the
+    host itself, as a user who is not root.
+    """
+    for process in ("1", "self"):
+        for line in (Tree(tree.root).text(f"proc/{process}/mountinfo") or "").splitlines():
+            words = line.split()
+            if len(words) > 6 and "-" in words[6:]:
+                source = words[words.index("-", 6) + 2 : words.index("-", 6) + 3]
+                yield words[2], unescaped("".join(source)), unescaped(words[4])
+
+
+def _pool(tree: Tree, entry: str) -> str | None:
+    """Return the imported pool of ZFS that a disk or partition belongs to, as udev has read it; None without one."""
+    told = tree.text(f"run/udev/data/b{tree.text(f'{_DISKS}/{entry}/dev')}") or ""
+    known = dict(re.findall(r"^E:(ID_FS_TYPE|ID_FS_LABEL)=(.+)$", told, re.MULTILINE))
+    name = known.get("ID_FS_LABEL", "")
+    is_pool = known.get("ID_FS_TYPE") == "zfs_member" and re.fullmatch(r"[A-Za-z][\w.: -]*", name)
+    return name if is_pool and tree.names(f"{_ZFS}/{name}") else None
+
+
 def _disks(tree: Tree) -> dict[str, str]:
-    """Return the disks and partitions that the host has mounted or swaps to, by their names under /dev."""
+    """Return the disks and partitions that the host has mounted, in a pool or swaps to, by their names under /dev."""
     numbers: dict[str, str] = {}
     found: dict[str, str] = {}
-    for line in (tree.text("proc/self/mountinfo") or "").splitlines():
-        words = line.split()
-        if len(words) > 6 and "-" in words[6:]:
-            at = f"mounted at {unescaped(words[4])}"
-            numbers.setdefault(words[2], at)
-            source = words[words.index("-", 6) + 2 : words.index("-", 6) + 3]
-            if source and source[0].startswith("/dev/"):
-                found.setdefault(unescaped(source[0]).removeprefix("/dev/"), at)
+    for number, source, place in _mounts(tree):
+        numbers.setdefault(number, f"mounted at {place}")
+        if source.startswith("/dev/"):
+            found.setdefault(source.removeprefix("/dev/"), f"mounted at {place}")
     for line in (tree.text("proc/swaps") or "").splitlines()[1:]:
         if line.startswith("/dev/"):
             found.setdefault(unescaped(line.split()[0]).removeprefix("/dev/"), "swap space of the host")
     for place in tree.names(_BTRFS):  # there while it is mounted; the list of mounts names one disk of several
         for entry in tree.names(f"{_BTRFS}/{place}/devices"):
             found.setdefault(entry.replace("!", "/"), "a part of a mounted btrfs")
+    pools = tree.names(_ZFS)  # and files about all of them
     for entry in tree.names(_DISKS):
         if mounted := numbers.get(tree.text(f"{_DISKS}/{entry}/dev") or ""):
             found.setdefault(entry.replace("!", "/"), mounted)
+        if pools and (pool := _pool(tree, entry)):
+            found.setdefault(entry.replace("!", "/"), f"a part of the ZFS pool {pool}")
     return found
 
 

@@ -18,6 +18,10 @@ STORAGE = "eno1\t0000A8C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
 NOTHING, LOCAL, GLOBAL = "0" * 32, "fe80" + "0" * 28, "2001" + "0" * 28
 
 
+UDEV = {"run/udev/data/b259:1": "S:disk/by-id/x\nE:ID_FS_LABEL=tank\nE:ID_FS_TYPE=zfs_member\n"}
+MEDIATED = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
+
+
 def route6(destination, prefix, interface, flags="00000003"):
     return f"{destination} {prefix} {NOTHING} 00 {NOTHING} 00000400 00000001 00000000 {flags} {interface}\n"
 
@@ -102,6 +106,14 @@ def test_card_below_a_vlan(uses):
          "proc/self/mountinfo": mount("/dev/sda", "0:44", "/data").replace("ext4", "btrfs")},
         "/dev/nvme0n1p1 is a part of a mounted btrfs", id="second-disk-of-a-btrfs",
     ),
+    pytest.param(
+        {"proc/self/mountinfo": mount("/dev/sda1", "8:1", "/"), "proc/1/mountinfo": mount("/dev/root", "259:2")},
+        "/dev/nvme0n1p2 is mounted at /srv", id="mount-that-a-container-of-the-agent-does-not-see",
+    ),
+    pytest.param(
+        {"proc/spl/kstat/zfs/tank/state": "", **UDEV}, "/dev/nvme0n1p1 is a part of the ZFS pool tank", id="zfs"
+    ),
+    pytest.param({"proc/spl/kstat/zfs/other/state": "", **UDEV}, None, id="pool-of-zfs-that-is-not-imported"),
     pytest.param({"proc/self/mountinfo": mount("/dev/sda1", "8:1", "/")}, None, id="another-disk"),
     pytest.param({"proc/self/mountinfo": "nonsense\n1 2 3\n"}, None, id="nonsense"),
 ])
@@ -153,6 +165,62 @@ def test_card_whose_virtual_function_is_used(tmp_path, files, used):
     )
     found = discover(build(tmp_path, machine), process_limits=False).devices
     assert {device.address: device.in_use for device in found if device.in_use} == used
+
+
+OPEN = "a program outside the kernel, as a virtual machine, has it open"
+FUNCTION, NEIGHBOUR = "its virtual function", "a device of its IOMMU group,"
+
+
+def used_by_machines(tmp_path, **opened):
+    """A physical function, a virtual one for VFIO, and another device of its IOMMU group, with these counts of users.
+    """
+    links = {"driver": "../drivers/vfio-pci", "iommu_group": "../../kernel/iommu_groups/7"}
+    machine = changed(
+        devices={
+            CARD: {"files": {"sriov_totalvfs": "4\n", "enable": "1\n", f"{MEDIATED[:-1]}/x": ""}},
+            SECOND: {"files": {"enable": opened["second"]}, "links": {**links, "physfn": f"../{CARD}"}},
+            DISK: {"files": {"enable": opened["disk"]}, "links": links},
+        },
+    )
+    return discover(build(tmp_path, machine), process_limits=False).devices
+
+
+def test_device_that_a_virtual_machine_has_open(tmp_path):
+    found = used_by_machines(tmp_path, second="1\n", disk="0\n")
+    reasons = {device.address: device.in_use for device in found if device.in_use}
+    assert reasons == {
+        SECOND: OPEN,
+        CARD: f"{FUNCTION} {SECOND} is in use: {OPEN}",
+        DISK: f"{NEIGHBOUR} {SECOND}, is in use: {OPEN}",
+    }
+    assert remembered(found, {}, ()) == (found, reasons)
+    # A container that holds the device has it open: the device's neighbours are ruled out by the claim.
+    devices, uses = remembered(found, {}, {SECOND})
+    assert {device.address: device.in_use for device in devices if device.in_use} == {SECOND: OPEN}
+    assert uses == {}
+
+
+def test_device_that_nobody_has_open_is_free(tmp_path):
+    assert not any(device.in_use for device in used_by_machines(tmp_path, second="0\n", disk="x\n"))
+
+
+def test_gpu_with_a_mediated_device(uses):
+    assert uses(cards={f"{MEDIATED}/mdev_type/x": ""}) == {
+        CARD: f"its mediated device {MEDIATED} is for a virtual machine"
+    }
+
+
+@pytest.mark.parametrize(("processes", "seen"), [
+    pytest.param({"1": "systemd\n", "2": "kthreadd\n"}, True, id="of-the-host"),
+    pytest.param({"1": "dumb-init\n", "2": "sh\n"}, False, id="of-a-container"),
+    pytest.param({"1": "dumb-init\n"}, False, id="of-a-container-with-one-process"),
+    pytest.param({}, True, id="unknown"),
+])
+def test_note_on_mounts_of_the_host_that_are_not_seen(tmp_path, processes, seen):
+    files = {f"proc/{number}/comm": name for number, name in processes.items()}
+    machine = changed(devices={DISK: {"files": {"class": "0x010802\n"}}}, files=files)
+    notes = discover(build(tmp_path, machine), process_limits=False).notes
+    assert any("the mounts of the host are not seen" in note for note in notes) == (not seen)
 
 
 def test_card_whose_link_is_down_stays_in_use():
