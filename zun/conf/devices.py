@@ -8,9 +8,11 @@ OPTS = [
         "device_spec",
         default=[],
         help="Devices of this host that containers may get, one JSON object or list a line, in the form of Nova's "
-        "option: vendor_id, product_id, class, address or devname select PCI devices, path selects files under /dev, "
-        "cdi selects names of the Container Device Interface; physical_network, trusted, resource_class and traits are "
-        "tags of the selected ones. Examples: {\"vendor_id\": \"10de\", \"address\": \"0000:81:*.*\"}, "
+        "option: vendor_id, product_id, class, address or devname select PCI devices, part selects parts of GPUs by "
+        "their profile, path selects files under /dev, cdi selects names of the Container Device Interface; "
+        "physical_network, trusted, resource_class and traits are tags of the selected ones. Examples: "
+        "{\"vendor_id\": \"10de\", \"address\": \"0000:81:*.*\"}, "
+        "{\"vendor_id\": \"10de\", \"part\": \"1g.10gb\"}, "
         "{\"path\": \"/dev/hwrng\", \"resource_class\": \"CUSTOM_RNG\"}, "
         "{\"cdi\": \"vendor.com/class=*\", \"resource_class\": \"CUSTOM_CARD\"}. None: no device.",
     ),
@@ -18,9 +20,9 @@ OPTS = [
         "alias",
         default=[],
         help="Names by which containers ask for devices, one JSON object a line, in the form of Nova's option: name, "
-        "vendor_id, product_id, resource_class, device_type (type-PCI, type-PF, type-VF, path or cdi), numa_policy "
-        "(none, preferred, required or socket) and traits. A device must meet all conditions of a line; if a name is "
-        "repeated, those of any of its lines. Only zun-api reads this option. Example: {\"name\": \"gpu\", "
+        "vendor_id, product_id, resource_class, device_type (type-PCI, type-PF, type-VF, part, path or cdi), "
+        "numa_policy (none, preferred, required or socket) and traits. A device must meet all conditions of a line; if "
+        "a name is repeated, those of any of its lines. Only zun-api reads this option. Example: {\"name\": \"gpu\", "
         "\"vendor_id\": \"10de\", \"device_type\": \"type-PCI\"}.",
     ),
 ]

@@ -204,7 +204,8 @@ def _devices(
 ) -> dict[str, Inventory]:
     """Return the devices of one cell, or of an unknown one, by resource class.
 
-    A device that nobody can have beside a held one, as the physical function of a virtual one, is reserved.
+    A device that nobody can have beside a held one, as the physical function of a virtual one or the GPU of a part, is
+    reserved.
     """
     offered = Counter(device.counted_as for device in topology.devices if device.cell == cell_id)
     free = Counter(device.counted_as for device in usage.free_devices(topology) if device.cell == cell_id)

@@ -37,7 +37,11 @@ class DeviceSame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMatch:
-    """Conditions on a device. A condition that is None, or has no names, holds for every device."""
+    """Conditions on a device. A condition that is None, or has no names, holds for every device.
+
+    A part of a GPU has the vendor and the product of its GPU. So a match without ``type`` and ``resource_class`` admits
+    no part: somebody who asks for a GPU gets a whole one.
+    """
 
     vendor_id: str | None = None
     product_id: str | None = None
@@ -48,8 +52,10 @@ class DeviceMatch:
 
     def admits(self, device: Device) -> bool:
         """Return whether the device meets every condition."""
+        by_accident = device.type is DeviceType.PART and self.type is None and self.resource_class is None
         return (
-            self.vendor_id in (None, device.vendor_id)
+            not by_accident
+            and self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
             and self.resource_class in (None, device.resource_class)
             and self.type in (None, device.type)
@@ -145,7 +151,7 @@ class GivenDevice:
     counted_as: str | None = field(default=None, compare=False)
     """The device's resource class at Placement. None in a claim of an earlier release."""
     physical: str | None = field(default=None, compare=False)
-    """Address of the physical function, if the device is a virtual one."""
+    """Address of the device that this one is a part of, as of a ``Device``."""
     iommu_group: int | None = field(default=None, compare=False)
     """The IOMMU group, if the device occupies it as a whole."""
     memory_node: int | None = None

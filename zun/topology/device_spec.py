@@ -17,7 +17,7 @@ _BY_NAME = (DeviceType.PATH, DeviceType.CDI)
 _PARTS = ("domain", "bus", "slot", "function")
 _ANY = ("", "*")
 _OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
-_MATCHING = (*_OF_PCI, "path", "cdi")
+_MATCHING = (*_OF_PCI, "part", "path", "cdi")
 _TAGS_OF_PCI = ("physical_network", "trusted")
 _TAGS = ("physical_network", "trusted", "resource_class", "traits", "allow_in_use")
 #: Tags of Nova without a meaning here: drivers are not changed, and containers do not migrate.
@@ -33,7 +33,8 @@ _REFUSED_TAGS = {
 class DeviceSpec:
     """Conditions on a device, and the tags of the devices that meet them. A condition that is None holds for all.
 
-    With ``path`` or ``cdi`` the spec is for devices of this type only, and else for PCI devices only.
+    With ``path``, ``cdi`` or ``part`` the spec is for devices of this type only, and else for whole PCI devices only.
+    The other conditions on a part are conditions on its GPU.
     """
 
     vendor_id: str | None = None
@@ -44,6 +45,8 @@ class DeviceSpec:
     """Regular expressions for domain, bus, slot and function. They also select the virtual functions of a match."""
     devname: str | None = None
     """Name of a network interface of the device. It also selects the virtual functions of a match."""
+    part: str | None = None
+    """Pattern of the profile of a part of a GPU: ``1g.10gb``, ``cpx_*``. ``*`` also is a part of unknown profile."""
     path: str | None = None
     """Pattern of a file under ``/dev``, as of a shell: ``/dev/loop[0-9]*``. A star does not match a slash."""
     cdi: str | None = None
@@ -61,14 +64,15 @@ class DeviceSpec:
             return device.type is DeviceType.PATH and PurePosixPath(device.address).match(self.path)
         if self.cdi is not None:
             return device.type is DeviceType.CDI and fnmatch.fnmatchcase(device.address, self.cdi)
-        if device.type in (DeviceType.PATH, DeviceType.CDI):
+        if device.type in (DeviceType.PATH, DeviceType.CDI) or not self._has_size(device):
             return False
+        addresses = (device.address if device.type is not DeviceType.PART else None, device.physical)
         return (
             self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
             and (self.class_id is None or device.class_id.startswith(self.class_id))
             and (self.devname is None or self.devname in (*device.interfaces, *device.physical_interfaces))
-            and any(map(self._has_address, filter(None, (device.address, device.physical))))
+            and any(map(self._has_address, filter(None, addresses)))
         )
 
     @property
@@ -76,19 +80,25 @@ class DeviceSpec:
         """Return the conditions for people: ``vendor_id 10de, class 03``."""
         given = {"vendor_id": self.vendor_id, "product_id": self.product_id, "class": self.class_id}
         given |= {"address": self.address and "{}:{}:{}.{}".format(*self.address)}
-        given |= {"devname": self.devname, "path": self.path, "cdi": self.cdi}
+        given |= {"devname": self.devname, "part": self.part, "path": self.path, "cdi": self.cdi}
         return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any PCI device"
 
     def tagged(self, device: Device) -> Device:
-        """Return the device with the tags of this spec."""
+        """Return the device with the tags of this spec. A part keeps the class of its profile if the spec has none."""
         return replace(
             device,
             physical_network=self.physical_network,
             trusted=self.trusted,
-            resource_class=self.resource_class,
+            resource_class=self.resource_class or device.resource_class,
             traits=self.traits,
             in_use=None if self.allow_in_use else device.in_use,
         )
+
+    def _has_size(self, device: Device) -> bool:
+        """Return whether the device is a part of the wanted profile, or a whole device if no part is wanted."""
+        if self.part is None or device.type is not DeviceType.PART:
+            return self.part is None and device.type is not DeviceType.PART
+        return fnmatch.fnmatchcase(device.profile or "", self.part.lower())
 
     def _has_address(self, address: str) -> bool:
         if self.address is None:
@@ -209,6 +219,7 @@ def _spec(members: Any) -> DeviceSpec:
         class_id=_digits(members, "class", "([0-9a-f]{2}){1,3}", "two, four or six hexadecimal digits or *"),
         address=_address(members["address"]) if "address" in members else None,
         devname=_text(members, "devname"),
+        part=_text(members, "part"),
         path=_path(_text(members, "path")),
         cdi=_cdi_name(_text(members, "cdi")),
         physical_network=_text(members, "physical_network"),

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zun.topology.device_request import DeviceRequest, GivenDevice, HeldDevice
-from zun.topology.devices import Device
+from zun.topology.devices import Device, DeviceType
 from zun.topology.view import homes
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class DeviceView:
     """In order of their addresses."""
     by_address: Mapping[str, Device]
     virtual: Mapping[str, tuple[str, ...]]
-    """The virtual functions of each physical one by addresses. The host need not offer the physical function."""
+    """The virtual functions of each physical one, and the parts of each GPU, by addresses. The host need not offer the
+    whole."""
     groups: Mapping[int, tuple[Device, ...]]
     """The devices of each IOMMU group."""
     homes: Mapping[int, tuple[int, ...]]
@@ -43,10 +44,10 @@ class DeviceView:
     def taken(self, held: Iterable[HeldDevice]) -> dict[str, str]:
         """Return the addresses that no other container can have, each with the held device that rules it out.
 
-        A held device rules out itself. A physical function rules out its virtual functions and the other way round. A
-        device that occupies its IOMMU group rules out the other devices there, and any other device there rules out
-        those that would occupy the group. If the host no longer offers a held device, the claim tells its physical
-        function, and the group that it occupied.
+        A held device rules out itself. A physical function rules out its virtual functions and the other way round, and
+        so do a GPU and its parts. A device that occupies its IOMMU group rules out the other devices there, and any
+        other device there rules out those that would occupy the group. If the host no longer offers a held device, the
+        claim tells what the device is a part of, and the group that it occupied.
         """
         taken: dict[str, str] = {}
         for claimed in held:
@@ -65,6 +66,18 @@ class DeviceView:
         for other in self.groups.get(-1 if device.iommu_group is None else device.iommu_group, ()):
             if device.whole_group is not None or other.whole_group is not None:
                 yield other.address
+
+    def why_taken(self, address: str, holder: str) -> str:
+        """Return why nobody else can have a device of the host while ``holder`` is held; see ``taken``."""
+        device, other = self.by_address[address], self.by_address.get(holder)
+        if holder == address:
+            return f"device {address} is taken"
+        if device.physical == holder:
+            return f"device {address} is a part of {holder}, which is held"
+        if other is not None and other.physical == address:
+            parts = "parts" if other.type is DeviceType.PART else "virtual functions"
+            return f"device {address} is given in {parts}, and {holder} is held"
+        return f"device {address} cannot be shared with {holder}, which is held"
 
     def described(self, given: GivenDevice) -> GivenDevice:
         """Return ``given`` with what the host tells of the device now, or unchanged if the host does not offer it."""
@@ -118,8 +131,9 @@ def _sockets(topology: HostTopology, places: Mapping[int, tuple[int, ...]]) -> d
 def rivals(devices: Iterable[Device]) -> list[Rivals]:
     """Return every two sides of which a container has one at most, by positions in ``devices``.
 
-    These are a physical function and its virtual ones, and in one IOMMU group the devices of VFIO drivers and those of
-    the kernel's own drivers: a program cannot open a device while the kernel drives another one of the group.
+    These are a physical function and its virtual ones, a GPU and its parts, and in one IOMMU group the devices of VFIO
+    drivers and those of the kernel's own drivers: a program cannot open a device while the kernel drives another one of
+    the group.
     """
     owners: dict[str, int] = {}
     virtual: dict[str, list[int]] = {}

@@ -38,6 +38,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "driver": NAME.or_none,
     "memory_node": CELL.or_none,
     "in_use": PATH.or_none,
+    "profile": NAME.or_none,
+    "uuid": NAME.or_none,
     "physical_network": NAME.or_none,
     "trusted": bool,
     "resource_class": NAME.or_none,
@@ -48,7 +50,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class DeviceType(StrEnum):
-    """Kind of a device. The first three are parts of a PCI card, in Nova's words."""
+    """Kind of a device. The first three are functions of a PCI card, in Nova's words."""
 
     PCI = "type-PCI"
     """A device without virtual functions."""
@@ -56,6 +58,8 @@ class DeviceType(StrEnum):
     """A physical function, which can have virtual ones."""
     VF = "type-VF"
     """A virtual function."""
+    PART = "part"
+    """A part of a GPU: a MIG instance or a compute partition."""
     PATH = "path"
     """A file under ``/dev``, or a link there to such a file."""
     CDI = "cdi"
@@ -73,7 +77,8 @@ class Device:
     """The device's name on its host, unlike every other.
 
     Of a PCI device domain, bus, slot and function in lower case, as ``0000:81:00.0``; a domain can have up to eight
-    digits. Else the file, as ``/dev/hwrng``, or the CDI name, as ``vendor.com/class=name``.
+    digits. Of a part of a GPU the GPU's address with the number of the part, as ``0000:81:00.0/gi1/ci0`` or
+    ``0000:81:00.0/xcp3``. Else the file, as ``/dev/hwrng``, or the CDI name, as ``vendor.com/class=name``.
     """
     vendor_id: str = ""
     product_id: str = ""
@@ -84,7 +89,10 @@ class Device:
     """Root bus and bridges above the device, the root first: ``("pci0000:80", "0000:80:01.0")``. Empty if unknown."""
     type: DeviceType = DeviceType.PCI
     physical: str | None = None
-    """Address of the physical function, if this is a virtual one."""
+    """Address of the device that this one is a part of: the physical function of a virtual one, the GPU of a part.
+
+    The whole and its parts exclude each other. No part of a device has parts.
+    """
     iommu_group: int | None = None
     driver: str | None = None
     nodes: tuple[str, ...] = ()
@@ -102,6 +110,10 @@ class Device:
     """
     in_use: str | None = None
     """Why the host itself uses the device, in words: ``its interface eno1 has the default route``."""
+    profile: str | None = None
+    """The size of a part of a GPU, as ``1g.10gb`` or ``cpx_nps4``; None if unknown."""
+    uuid: str | None = None
+    """The UUID of a MIG instance, as ``MIG-...``; None if unknown."""
     physical_network: str | None = None
     """This and the following fields are tags that the operator's ``device_spec`` gives to the device."""
     trusted: bool = False

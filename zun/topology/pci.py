@@ -18,6 +18,7 @@ from zun.topology.cells import NUMACell, only_cell
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
+from zun.topology.gpu_parts import parts
 from zun.topology.pci_files import ADDRESS, device_files, interfaces, memory_nodes
 from zun.topology.view import homes
 
@@ -26,7 +27,7 @@ _BRIDGE = "06"  # class of everything that only joins buses
 
 
 def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, CpuSet]) -> tuple[Device, ...]:
-    """Return the PCI devices of the machine in order of their addresses, without bridges.
+    """Return the PCI devices of the machine in order of their addresses, without bridges. The parts follow their GPU.
 
     ``cells`` are all nodes of the machine, those too that are the memory of a device. ``nodes`` has the online CPUs of
     each node, whether this process may use them or not.
@@ -38,7 +39,7 @@ def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, 
     devices = sorted((each for each in found if each is not None), key=_by_address)
     names = {each.address: each.interfaces for each in devices}
     links = kfd.links(tree)
-    return tuple(
+    complete = (
         replace(
             each,
             physical_interfaces=names.get(each.physical, ()) if each.physical is not None else (),
@@ -46,6 +47,7 @@ def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, 
         )
         for each in devices
     )
+    return tuple(each for device in complete for each in (device, *parts(tree, device)))
 
 
 def _by_address(device: Device) -> tuple[int, ...]:
@@ -63,6 +65,13 @@ def _device(tree: Tree, address: str, places: _Places, own_memory: Mapping[str, 
     virtual = physical is not None and ADDRESS.fullmatch(physical) is not None
     group = _last(tree.link(f"{folder}/iommu_group"))
     driver = _last(tree.link(f"{folder}/driver"))
+    mode = kfd.partition_mode(tree, address) if driver == "amdgpu" else None
+    if mode is not None and len(kfd.partitions(tree, address)) < 2:
+        tree.note(
+            f"GPU {address} is left out: it is in partitions ({mode}), and /sys/class/kfd does not tell their files. "
+            "Use a kernel with KFD (CONFIG_HSA_AMD), or make the GPU one piece (SPX)"
+        )
+        return None
     iommu_group = int(group) if group and re.fullmatch(r"\d{1,9}", group) else None
     can_have_virtual = (tree.number(f"{folder}/sriov_totalvfs") or 0) > 0
     return Device(

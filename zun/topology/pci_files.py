@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from zun.topology.devices import is_vfio_driver
 from zun.topology.files import Tree
+from zun.topology.gpu_parts import mig_files, nvidia_minor
 from zun.topology.kfd import gpus
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -53,16 +54,12 @@ def device_files(tree: Tree, folder: str, address: str, driver: str | None, iomm
 
     ``folder`` is the device's folder in /sys, ``address`` its PCI address.
     """
-    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder)}
-    if driver == "amdgpu":  # each partition is a device of the platform for itself
-        minors = {gpu.render_minor for gpu in gpus(tree) if gpu.address == address}
-        found |= {f"/dev/dri/renderD{minor}" for minor in minors - {0}}
+    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder), *_files_of_parts(tree, address, driver)}
     if iommu_group is not None and _is_for_vfio(tree, folder, driver):
         unprotected = tree.text(f"sys/kernel/iommu_groups/{iommu_group}/name") == "vfio-noiommu"
         found.add(f"/dev/vfio/{'noiommu-' if unprotected else ''}{iommu_group}")
-    told = tree.text(f"proc/driver/nvidia/gpus/{address}/information") or ""
-    if match := re.search(r"^Device Minor:\s*(\d{1,4})\s*$", told, re.MULTILINE):
-        found.add(f"/dev/nvidia{match[1]}")
+    if (minor := nvidia_minor(tree, address)) is not None:
+        found.add(f"/dev/nvidia{minor}")
     return tuple(sorted(found))
 
 
@@ -174,6 +171,18 @@ def _is_for_vfio(tree: Tree, folder: str, driver: str | None) -> bool:
     Each device of such a driver has a folder ``vfio-dev`` since Linux 6.1. Before, the name of the driver tells.
     """
     return is_vfio_driver(driver) or bool(tree.names(f"{folder}/vfio-dev"))
+
+
+def _files_of_parts(tree: Tree, address: str, driver: str | None) -> Iterator[str]:
+    """Yield the files of all parts of a GPU: who has the whole GPU has its parts.
+
+    Files of MIG instances are missing until a tool of the driver makes them. The GPU does not need missing ones.
+    """
+    if driver == "amdgpu":  # each partition is a device of the platform for itself
+        minors = {gpu.render_minor for gpu in gpus(tree) if gpu.address == address}
+        yield from (f"/dev/dri/renderD{minor}" for minor in minors - {0})
+    for files in mig_files(tree, address).values():
+        yield from (file for file in files if file.rpartition("/")[2] in tree.names("dev/nvidia-caps"))
 
 
 def memory_nodes(tree: Tree) -> dict[str, int]:

@@ -124,8 +124,8 @@ class Usage:
     def free_devices(self, topology: HostTopology) -> tuple[Device, ...]:
         """Return the devices of the host that a container can have, in order of their addresses.
 
-        Beside the held devices these are not free: the physical function of a held virtual one, the virtual functions
-        of a held physical one, and in the IOMMU group of a held device those that ``DeviceView.taken`` rules out.
+        Beside the held devices those are not free that ``DeviceView.taken`` names: as the GPU of a held part, and the
+        virtual functions of a held physical one.
         """
         taken = topology.device_view.taken(self.held_devices)
         return tuple(device for device in topology.device_view.devices if device.address not in taken)
@@ -292,8 +292,7 @@ class Usage:
             if address not in devices.by_address:
                 return RefusalCode.DEVICES_GONE, f"the host offers no device {address} any more"
             if other := taken.get(address):
-                beside = "" if other == address else f": {other}, which cannot be shared with it, is held"
-                return RefusalCode.DEVICES_TAKEN, f"device {address} is taken{beside}"
+                return RefusalCode.DEVICES_TAKEN, devices.why_taken(address, other)
         own = [devices.by_address[each.address] for each in plan.devices]
         for here, there in rivals(own):
             names = f"{own[here[0]].address} and {own[there[0]].address}"

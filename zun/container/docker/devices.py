@@ -134,7 +134,7 @@ def _passthrough(devices: ContainerDevices, facts: DeviceFacts, runtime: str | N
         mounts=tuple(dict.fromkeys(_mount(mount) for edit in edits for mount in edit.mounts)),
         gids=tuple(dict.fromkeys(gid for edit in edits for gid in edit.gids)),
         runtime=_runtime(by_runtime, runtime),
-        gpus=tuple(facts.gpus[device.address] for device in by_runtime),
+        gpus=tuple(uuid for device in by_runtime if (uuid := _uuid(device, facts)) is not None),
         locks_memory=any(node.host_path.startswith(_LOCKED_MEMORY) for node in nodes),
     )
 
@@ -170,7 +170,7 @@ def told_in(environment: Iterable[str] | None) -> tuple[GivenDevice, ...]:
 
 
 def is_nvidia(device: Device) -> bool:
-    """Return whether the device is a GPU that NVIDIA's driver serves."""
+    """Return whether the device is a GPU that NVIDIA's driver serves, or a part of such a GPU."""
     return device.vendor_id == "10de" and device.class_id.startswith("03") and device.driver == "nvidia"
 
 
@@ -262,9 +262,14 @@ def _nvidia_variable(
     needed = NVIDIA_RUNTIME in facts.runtimes
     uuids = []
     for device in gpus:
-        uuid = facts.gpus.get(device.address)
+        uuid = _uuid(device, facts)
         if uuid is not None:
             uuids.append(uuid)
+        elif needed and device.type is DeviceType.PART:
+            raise _Refused(
+                f"the UUID of MIG instance {device.address} is unknown, and NVIDIA's runtime gives the instance by it; "
+                "install nvidia-ml-py beside zun-compute, or offer names of CDI instead of parts"
+            )
         elif needed:
             raise _Refused(
                 f"the UUID of GPU {device.address} is not in its folder of /proc/driver/nvidia/gpus; run nvidia-smi on "
@@ -276,6 +281,11 @@ def _nvidia_variable(
     if used == NVIDIA_RUNTIME and any(map(is_guarded, devices.offered)):
         return {NVIDIA_VARIABLE: _NO_GPU}
     return {}
+
+
+def _uuid(device: Device, facts: DeviceFacts) -> str | None:
+    """Return the UUID of an NVIDIA GPU or of a MIG instance, or None if unknown."""
+    return device.uuid if device.type is DeviceType.PART else facts.gpus.get(device.address)
 
 
 def is_guarded(device: Device) -> bool:

@@ -26,7 +26,7 @@ from zun.topology.search.steps import Steps
 from zun.topology.view import CellView, HostView
 
 BRANCHES = 1000
-"""Limit on the choices between physical functions and their virtual ones in one search."""
+"""Limit on the choices between devices and their parts, as virtual functions, in one search."""
 
 BRANCH_STEPS = 5000
 """Limit on the steps of these choices."""
@@ -180,8 +180,8 @@ class DeviceSearch:
     def _rarity(self) -> list[int]:
         """Return by position how much others would miss the device.
 
-        A device with fewer traits is missed less, then one that is not a physical function with virtual ones, then one
-        whose switch or physical function is in use already.
+        A device with fewer traits is missed less, then one that is not a physical function and has no parts, then one
+        whose switch or whole is in use already.
         """
         worn = set()
         for each in self._held:
@@ -189,8 +189,9 @@ class DeviceSearch:
             if device is not None:
                 worn |= {device.switch, device.physical}
         worn.discard(None)
+        parted = self._devices.virtual
         return [
-            (((len(device.traits) << _RARITY) + (device.type == DeviceType.PF)) << _RARITY)
+            (((len(device.traits) << _RARITY) + (device.type == DeviceType.PF or device.address in parted)) << _RARITY)
             + (device.switch not in worn and device.physical not in worn)
             for device in self.free
         ]

@@ -69,8 +69,9 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     asked = [(each, [device for device in free if each.admits(device)]) for each in request.devices]
     for each, devices in asked:
         if len(devices) < each.count:
-            whole = sum(map(each.admits, every))
-            return f"{len(devices)} of {whole} devices {each.name} are free: {each.count} are wanted"
+            able = [device for device in every if each.admits(device)]
+            short = f"{len(devices)} of {len(able)} devices {each.name} are free: {each.count} are wanted"
+            return short + _excluded(topology.device_view, usage, able)
     fewer = [
         replace(request, devices=(*request.devices[:row], weaker(each, DevicePolicy.NONE), *request.devices[row + 1 :]))
         for row, each in enumerate(request.devices)
@@ -90,6 +91,15 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     apart = rivals({device.address: device for _, devices in asked for device in devices}.values())
     why = ", and some cannot be in one container" if apart else ""
     return f"the free devices cannot serve all requests at once, for {total} in all{why}: {'; '.join(there)}"
+
+
+def _excluded(view: DeviceView, usage: Usage, devices: Sequence[Device]) -> str:
+    """Return the end of a sentence: which of the devices nobody holds, but a held one rules out. Empty without any."""
+    taken = view.taken(sorted(usage.held_devices, key=str))
+    holders = [(each.address, taken.get(each.address, each.address)) for each in devices]
+    pairs = [(address, holder) for address, holder in holders if address != holder]
+    more = f"; so are {len(pairs) - 1} more" if len(pairs) > 1 else ""
+    return f"; {view.why_taken(*pairs[0])}{more}" if pairs else ""
 
 
 def _where(view: DeviceView, devices: Sequence[Device]) -> str:

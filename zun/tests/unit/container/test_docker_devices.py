@@ -23,6 +23,15 @@ from zun.topology.devices import Device, DeviceType
 GPU = Device("0000:81:00.0", "10de", "20b0", "030200", driver="nvidia", nodes=("/dev/dri/card0", "/dev/nvidia0"))
 GPU_2 = replace(GPU, address="0000:c1:00.0", nodes=("/dev/nvidia1",))
 AMD = Device("0000:41:00.0", "1002", "740f", "038000", driver="amdgpu", nodes=("/dev/dri/renderD128",))
+CAPS = ("/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13")
+MIG = replace(
+    GPU, address="0000:81:00.0/gi1/ci0", type=DeviceType.PART, physical=GPU.address, nodes=("/dev/nvidia0", *CAPS),
+    uuid="MIG-cc",
+)  # fmt: skip
+NAMELESS = replace(MIG, address="0000:81:00.0/gi2/ci0", uuid=None)
+XCP = replace(
+    AMD, address="0000:41:00.0/xcp1", type=DeviceType.PART, physical=AMD.address, nodes=("/dev/dri/renderD129",)
+)
 DISK = Device("0000:82:00.0", "144d", "a80a", "010802", driver="nvme", nodes=("/dev/nvme0", "/dev/nvme0n1"))
 BOUND = replace(DISK, address="0000:83:00.0", driver="vfio-pci", iommu_group=7, nodes=("/dev/vfio/7",))
 UNBOUND = replace(DISK, address="0000:84:00.0", driver=None, nodes=())
@@ -32,7 +41,7 @@ RDMA = replace(VF, address="0000:06:00.1", driver="mlx5_core", nodes=("/dev/infi
 RNG = Device("/dev/hwrng", type=DeviceType.PATH, nodes=("/dev/hwrng",))
 LINK = Device("/dev/disk/by-id/blue", type=DeviceType.PATH, nodes=("/dev/nvme9n1",))
 CARD, CARD_1, HOOKED = (Device(f"vendor.com/card={each}", type=DeviceType.CDI) for each in (0, 1, "hooked"))
-ALL = (GPU, GPU_2, AMD, DISK, BOUND, UNBOUND, VF, RDMA, RNG, LINK, CARD, CARD_1, HOOKED)
+ALL = (GPU, GPU_2, AMD, MIG, NAMELESS, XCP, DISK, BOUND, UNBOUND, VF, RDMA, RNG, LINK, CARD, CARD_1, HOOKED)
 
 UUIDS = {GPU.address: "GPU-aa", GPU_2.address: "GPU-bb"}
 COMMON = Edits(environment={"LIBRARY": "/opt"}, mounts=(CdiMount("/opt", "/opt", ("ro", "bind")),), gids=(44,))
@@ -60,6 +69,11 @@ def node(path: str) -> DeviceNode:
     pytest.param(DISK, [], ["/dev/nvme0", "/dev/nvme0n1"], id="disk"),
     pytest.param(GPU, ["/dev/nvidiactl"], ["/dev/dri/card0", "/dev/nvidia0", "/dev/nvidiactl"], id="nvidia"),
     pytest.param(AMD, ["/dev/kfd", "/dev/nvidiactl"], ["/dev/dri/renderD128", "/dev/kfd"], id="amd"),
+    pytest.param(
+        NAMELESS, ["/dev/nvidiactl", "/dev/nvidia-uvm"],
+        ["/dev/nvidia0", *CAPS, "/dev/nvidiactl", "/dev/nvidia-uvm"], id="mig-instance",
+    ),
+    pytest.param(XCP, ["/dev/kfd"], ["/dev/dri/renderD129", "/dev/kfd"], id="partition"),
     pytest.param(BOUND, ["/dev/vfio/vfio"], ["/dev/vfio/7", "/dev/vfio/vfio"], id="vfio"),
     pytest.param(RDMA, ["/dev/infiniband/rdma_cm"], ["/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"], id="rdma"),
     pytest.param(VF, [], [], id="network"),
@@ -97,10 +111,20 @@ def test_gpus_by_runtime() -> None:
     )
 
 
+def test_mig_instances_come_by_their_uuids() -> None:
+    environment = {"ZUN_DEVICES": "x=0000:81:00.0/gi1/ci0,0000:c1:00.0", "NVIDIA_VISIBLE_DEVICES": "MIG-cc,GPU-bb"}
+    answer = passthrough(devices(MIG, GPU_2), NVIDIA)
+    assert answer == Passthrough(runtime="nvidia", gpus=("MIG-cc", "GPU-bb"), environment=environment)
+    plain = passthrough(devices(MIG), DeviceFacts())
+    assert isinstance(plain, Passthrough)
+    assert plain.environment["NVIDIA_VISIBLE_DEVICES"] == "MIG-cc"
+
+
 @pytest.mark.parametrize(("offered", "runtime", "default", "value"), [
     pytest.param((GPU,), "nvidia", "runc", "void", id="its-own-runtime"),
     pytest.param((GPU,), None, "nvidia", "void", id="the-default-runtime"),
     pytest.param((GPU,), None, "runc", None, id="another-runtime"),
+    pytest.param((MIG,), None, "nvidia", "void", id="parts-of-gpus"),
     pytest.param((RNG,), None, "nvidia", None, id="gpus-are-not-given-by-claims"),
     pytest.param((replace(CARD, address="nvidia.com/gpu=0"),), None, "nvidia", "void", id="gpus-by-cdi"),
 ])
@@ -162,6 +186,10 @@ def test_cdi_edits() -> None:
     ),
     pytest.param(
         devices(GPU), replace(NVIDIA, gpus={}), None, "the UUID of GPU 0000:81:00.0 is not in", id="no-uuid"
+    ),
+    pytest.param(
+        devices(NAMELESS), NVIDIA, None,
+        "the UUID of MIG instance 0000:81:00.0/gi2/ci0 is unknown.*install nvidia-ml-py", id="part-without-uuid",
     ),
     pytest.param(devices(GPU), NVIDIA, "kata", "needs the runtime nvidia, and the container asks for kata", id="kata"),
     pytest.param(

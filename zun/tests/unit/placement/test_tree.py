@@ -21,7 +21,7 @@ from zun.placement.tree import NUMA_ROOT, SHARING, Disk, Inventory, in_pool, tre
 from zun.tests.unit.topology.build import cell, demanding, flat_host, holding, host, smt_host, used
 from zun.tests.unit.topology.hosts import random_request, random_topology, random_usage
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
-from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
 
 FLAT = flat_host([4, 4])
@@ -78,6 +78,23 @@ def test_devices_are_inventory_of_their_cells():
     gpu = plan(topology, Usage(), PlacementRequest(1, 64, devices=(
         DeviceRequest("gpu", 1, (DeviceMatch(vendor_id="10de"),)),)))  # fmt: skip
     assert allocations_of("h1", gpu, 7)[root_uuid("h1")] == {"CUSTOM_PCI_10DE_2684": 1, "DISK_GB": 7}
+
+
+@pytest.mark.parametrize(("held", "expected"), [
+    pytest.param((), [(1, 0), (2, 0)], id="nothing"),
+    pytest.param(("0000:01:00.0",), [(1, 0), (2, 2)], id="the-gpu"),
+    pytest.param(("0000:01:00.0/gi1/ci0",), [(1, 1), (2, 0)], id="a-part"),
+])
+def test_gpu_and_its_parts_are_not_both_free(held, expected):
+    """The unit that is held is in the allocation of its holder, and is not reserved."""
+    gpu = Device("0000:01:00.0", "10de", "2330", cell=0)
+    parts = (replace(gpu, address=f"{gpu.address}/gi{n}/ci0", type=DeviceType.PART, physical=gpu.address,
+                     resource_class="CUSTOM_MIG_1G_10GB") for n in (1, 2))  # fmt: skip
+    topology = replace(FLAT, devices=(gpu, *parts))
+    claimed = tuple(GivenDevice.of("x", topology.device_view.by_address[each]) for each in held)
+    provider = tree("h1", topology, Usage({"c": Plan({}, devices=claimed)}))[1]
+    found = [provider.inventories[name] for name in ("CUSTOM_PCI_10DE_2330", "CUSTOM_MIG_1G_10GB")]
+    assert [(each.total, each.reserved) for each in found] == expected
 
 
 @pytest.mark.parametrize(("held", "total"), [(0, 128), (128, 128), (140, 140)])

@@ -360,19 +360,23 @@ def device_case(
 
 
 def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) -> tuple[Device, ...]:
-    """Devices of two vendors on the cells, on no known cell, or on a cell that the host lacks."""
+    """Devices of two vendors on the cells, on no known cell, or on a cell that the host lacks.
+
+    Some are virtual functions of others, or parts of others (MIG instances).
+    """
     cells = [*[cell.id for cell in topology.cells] * 3, None, 99]
     devices: list[Device] = []
     for number in range(rng.randint(2, most)):
         cell = rng.choice(cells)
         switch = rng.choice(("a", "b", "c")) if rng.random() < 0.7 else None
         path = () if switch is None else ("pci0000:80", "0000:80:01.0", f"0000:8{switch}:00.0", f"0000:8{switch}:01.0")
-        owners = [device for device in devices if device.type == DeviceType.PF]
-        physical = None
+        owners = [device for device in devices if device.physical is None]
+        physical = class_ = None
         type_ = rng.choice((DeviceType.PCI, DeviceType.PCI, DeviceType.PF))
         if owners and rng.random() < 0.6:
             owner = rng.choice(owners)
-            type_, physical = DeviceType.VF, owner.address
+            type_ = rng.choice((DeviceType.VF, DeviceType.PART)) if owner.type == DeviceType.PF else DeviceType.PART
+            physical, class_ = owner.address, rng.choice((None, "CUSTOM_MIG", "CUSTOM_GPU"))
             if rng.random() < 0.7:  # as in a machine; the rest is what firmware may make up
                 cell, path = owner.cell, owner.path
         devices.append(
@@ -385,6 +389,7 @@ def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) ->
                 physical=physical,
                 iommu_group=rng.choice((None, None, None, 1, 2)),
                 driver=rng.choice(("nvidia", "vfio-pci")),
+                resource_class=class_ or rng.choice((None, None, "CUSTOM_GPU")),
                 traits=tuple(some(rng, ("FAST", "LARGE"), 0, 2)),
             )
         )
@@ -401,7 +406,8 @@ def _modest_request(rng: random.Random) -> PlacementRequest:
 def _device_request(rng: random.Random, name: str) -> DeviceRequest:
     match = DeviceMatch(
         vendor_id=rng.choice((None, None, "10de", "8086")),
-        type=rng.choice((None, None, DeviceType.PCI, DeviceType.PF, DeviceType.VF)) if rarely(rng, 0.4) else None,
+        type=rng.choice((None, *DeviceType)) if rarely(rng, 0.4) else None,
+        resource_class=rng.choice(("CUSTOM_MIG", "CUSTOM_GPU", "CUSTOM_GPU")) if rarely(rng, 0.3) else None,
     )
     return DeviceRequest(
         name,

@@ -349,7 +349,7 @@ class Devices:
             key = (
                 far,
                 sum(len(d.traits) for d in given),
-                sum(d.type == "type-PF" for d in given),
+                sum(d.type == "type-PF" or any(o.physical == d.address for o in self.topology.devices) for d in given),
                 sum(not {d.switch, d.physical} & self.worn for d in given),
                 [[d.address for d in devices] for devices in choice],
             )

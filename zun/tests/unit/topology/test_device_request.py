@@ -39,6 +39,19 @@ def test_admits(match, admitted):
     assert match.admits(GPU) is admitted
 
 
+@pytest.mark.parametrize(("match", "admitted"), [
+    (DeviceMatch(), False),
+    (DeviceMatch(vendor_id="10de", product_id="20b0"), False),
+    (DeviceMatch(vendor_id="10de", type=DeviceType.PART), True),
+    (DeviceMatch(resource_class="CUSTOM_GPU"), True),
+    (DeviceMatch(resource_class="CUSTOM_MIG"), False),
+    (DeviceMatch(type=DeviceType.PCI), False),
+])
+def test_part_of_a_gpu_is_for_those_who_ask_for_parts(match, admitted):
+    assert match.admits(replace(GPU, type=DeviceType.PART)) is admitted
+    assert not DeviceMatch(type=DeviceType.PART).admits(GPU)
+
+
 @pytest.mark.parametrize(
     ("traits", "matches", "admitted"),
     [

@@ -48,6 +48,43 @@ def test_given(text, devices):
     assert given(ALL, [parse(text)]) == devices
 
 
+MIG, SMALL, UNKNOWN, OTHERS = (
+    replace(
+        gpu, address=f"{gpu.address}/gi{number}/ci0", type=DeviceType.PART, physical=gpu.address, profile=profile,
+        resource_class="CUSTOM_MIG",
+    )
+    for gpu, number, profile in ((GPU, 1, "3g.40gb"), (GPU, 5, "1g.10gb"), (GPU, 6, None), (OTHER_GPU, 1, "1g.10gb+me"))
+)  # fmt: skip
+PARTS = (MIG, SMALL, UNKNOWN, OTHERS)
+
+
+@pytest.mark.parametrize(("text", "devices"), [
+    pytest.param('{"vendor_id": "10de"}', (GPU, OTHER_GPU), id="the-gpu-s-line-selects-no-part"),
+    pytest.param('{"address": "0000:81:00.0"}', (GPU,), id="nor-does-its-address"),
+    pytest.param('{"class": "03"}', (GPU, OTHER_GPU), id="nor-its-class"),
+    pytest.param('{"part": "*"}', PARTS, id="every-part-and-no-whole"),
+    pytest.param('{"part": "1g.10gb"}', (SMALL,), id="profile"),
+    pytest.param('{"part": "1G.*"}', (SMALL, OTHERS), id="pattern"),
+    pytest.param('{"part": "?g.10gb", "address": "*:c1:*.*"}', (), id="pattern-and-another-gpu"),
+    pytest.param('{"part": "*", "address": "81:00.0"}', (MIG, SMALL, UNKNOWN), id="parts-of-one-gpu"),
+    pytest.param('{"part": "*", "address": {"bus": "c."}}', (OTHERS,), id="expression"),
+    pytest.param('{"part": "*", "vendor_id": "1002"}', (), id="parts-of-another-vendor"),
+    pytest.param('{"part": "*", "product_id": "20b0", "class": "0380"}', (), id="parts-of-another-class"),
+    pytest.param('{"part": "cpx_nps1"}', (), id="another-profile"),
+])
+def test_parts_of_gpus(text, devices):
+    assert given((*ALL, *PARTS), [parse(text)]) == devices
+
+
+def test_class_of_the_profile_unless_the_operator_has_one():
+    lines = [parse('{"part": "3g.*", "resource_class": "gpu-large"}'), parse('{"part": "*", "traits": "FAST"}')]
+    found = given((*ALL, *PARTS), lines)
+    assert [(each.counted_as, each.traits) for each in found] == [
+        ("CUSTOM_GPU_LARGE", ()), *[("CUSTOM_MIG", ("FAST",))] * 3,
+    ]  # fmt: skip
+    assert lines[1].conditions == "part *"
+
+
 def test_device_that_the_host_uses_is_not_offered():
     used = (replace(GPU, in_use="it shows the console"), replace(PF, in_use="its interface ens1 has the default route"))
     kept, notes = without_used(given((*used, VF, OTHER_GPU), [parse('{"vendor_id": "*"}')]), {GPU.address})
@@ -185,6 +222,9 @@ def test_files_and_names(text, addresses):
     ('{"path": "/dev/../etc/passwd", "resource_class": "X"}', "path must be a file under /dev"),
     ('{"path": "/dev/a", "cdi": "a.com/b=c", "resource_class": "X"}', "give path or cdi, not both"),
     ('{"path": "/dev/a", "vendor_id": "10de", "resource_class": "X"}', "give path or vendor_id, not both"),
+    ('{"cdi": "a.com/b=c", "part": "*", "resource_class": "X"}', "give cdi or part, not both"),
+    ('{"part": ""}', "part must be a text, got ''"),
+    ('{"part": ["1g.10gb"]}', "part must be a text"),
     ('{"path": "/dev/a", "physical_network": "p", "resource_class": "X"}', "give path or physical_network, not both"),
     ('{"cdi": "gpu=0", "resource_class": "X"}', "cdi must look like vendor.com/class=name"),
 ])
@@ -232,6 +272,28 @@ def test_names_that_share_a_file(named, offered):
     kept, notes = without_doubles(named)
     assert [device.address[-1] for device in kept] == list(offered)
     assert len(notes) == len(named) - len(kept)
+
+
+CAP = "/dev/nvidia-caps/nvidia-cap"
+CDI_PARTS = tuple(
+    Device(f"nvidia.com/gpu={name}", type=DeviceType.CDI, nodes=nodes)
+    for name, nodes in (
+        ("0:0", ("/dev/nvidia0", f"{CAP}12", f"{CAP}13")), ("0:1", ("/dev/nvidia0", f"{CAP}48", f"{CAP}49")),
+        ("1", ("/dev/nvidia1",)),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("native", "offered"), [
+    pytest.param((), CDI_PARTS, id="names-of-parts-are-independent"),
+    pytest.param((replace(GPU, nodes=("/dev/nvidia0",)),), CDI_PARTS[2:], id="beside-their-gpu"),
+    pytest.param((replace(MIG, nodes=("/dev/nvidia0", f"{CAP}12", f"{CAP}13")),), CDI_PARTS[2:], id="beside-a-part"),
+])
+def test_a_gpu_is_offered_by_the_machine_or_by_cdi(native, offered):
+    """Otherwise nothing would tell that a name of CDI and a device of the machine are one GPU."""
+    kept, notes = without_doubles((*native, *CDI_PARTS))
+    assert kept == (*native, *offered)
+    assert len(notes) == len(CDI_PARTS) - len(offered)
 
 
 def test_pci_devices_of_one_iommu_group_stay():

@@ -236,6 +236,8 @@ def test_which_device_is_given(there, held, expected):
 
 PF = gpu("01", 0, type=DeviceType.PF)
 VFS = tuple(gpu(each, 0, type=DeviceType.VF, physical=PF.address) for each in ("02", "03"))
+WHOLE = gpu("01", 0)
+PARTS = tuple(gpu(each, 0, type=DeviceType.PART, physical=WHOLE.address) for each in ("02", "03"))
 TWO = tuple(vfio(each, 7) for each in ("04", "05"))
 OTHER = vfio("06", 8)
 
@@ -246,6 +248,11 @@ OTHER = vfio("06", 8)
     pytest.param((PF, *VFS), "02", (PF,), [], id="held-virtual-function-vanishes"),
     pytest.param((PF, *VFS), "02", (PF, VFS[1]), ["03"], id="virtual-neighbour-of-a-vanished-one-is-free"),
     pytest.param((PF, *VFS), "01", VFS, [], id="held-physical-function-is-not-offered-any-more"),
+    pytest.param((WHOLE,), "01", (WHOLE, *PARTS), [], id="gpu-is-divided"),
+    pytest.param((WHOLE, *PARTS), "01", PARTS, [], id="held-gpu-is-not-offered-any-more"),
+    pytest.param((WHOLE, *PARTS), "02", (WHOLE,), [], id="held-part-vanishes"),
+    pytest.param((WHOLE, *PARTS), "02", (WHOLE, *PARTS), ["03"], id="part-made-again-stays-with-its-holder"),
+    pytest.param((WHOLE, *PARTS[:1]), "02", (WHOLE, PARTS[1]), ["03"], id="new-parts-beside-a-vanished-one"),
     pytest.param(TWO, "04", (TWO[1], OTHER), ["06"], id="held-device-of-a-group-vanishes"),
     pytest.param(TWO[:1], "04", (*TWO, OTHER), ["06"], id="group-gets-a-device"),
     pytest.param(TWO[:1], "04", (TWO[1], OTHER), ["06"], id="group-has-another-device"),
@@ -263,9 +270,53 @@ def test_held_device_while_the_inventory_changes(before, holds, now, free):
     for each in now:
         proposed = Plan({}, devices=(GivenDevice("gpu", each.address),))
         assert (usage.fits(there, proposed) is None) == (each.address.split(":")[1] in free)
-    answer = plan(there, usage, asking())
+    asked = asking(device=next((each for each in now if each.address.split(":")[1] in free), None))
+    answer = plan(there, usage, asked)
     assert given(answer) == free[:1] if free else isinstance(answer, Refusal)
     assert usage.totals != Usage().with_claim("other", Plan({}, devices=(GivenDevice("gpu", "?"),))).totals
+
+
+def whole_and_parts(*held: str) -> tuple[HostTopology, Usage]:
+    """A GPU with two parts, all of one class, and the devices that others hold, by their numbers."""
+    topology = machine(*(replace(each, resource_class="CUSTOM_GPU") for each in (WHOLE, *PARTS)))
+    claim = Plan({}, devices=tuple(GivenDevice.of("x", topology.devices[int(number) - 1]) for number in held))
+    return topology, Usage().with_claim("other", claim)
+
+
+@pytest.mark.parametrize(("held", "count", "expected"), [
+    ((), 1, ["02"]),
+    ((), 2, ["02", "03"]),
+    (("2",), 1, ["03"]),
+    (
+        (), 3, "the free devices cannot serve all requests at once, for 3 in all, and some cannot be in one container: "
+        "gpu: free are 3 on cell 0",
+    ),
+    (
+        ("2",), 2, "1 of 3 devices gpu are free: 2 are wanted; device 0000:01:00.0 is given in parts, and 0000:02:00.0 "
+        "is held",
+    ),
+    (
+        ("1",), 1, "0 of 3 devices gpu are free: 1 are wanted; device 0000:02:00.0 is a part of 0000:01:00.0, which is "
+        "held; so are 1 more",
+    ),
+])
+def test_whole_and_parts_are_never_given_together(held, count, expected):
+    topology, usage = whole_and_parts(*held)
+    request = DeviceRequest("gpu", count, (DeviceMatch(resource_class="CUSTOM_GPU"),))
+    answer = plan(topology, usage, PlacementRequest(4, 10, devices=(request,)))
+    assert (answer.message if isinstance(expected, str) else given(answer)) == expected
+
+
+@pytest.mark.parametrize(("held", "asked", "problem"), [
+    ("1", "2", "device 0000:02:00.0 is a part of 0000:01:00.0, which is held"),
+    ("2", "1", "device 0000:01:00.0 is given in parts, and 0000:02:00.0 is held"),
+    ("2", "2", "device 0000:02:00.0 is taken"),
+    ("2", "3", None),
+])
+def test_plan_for_whole_or_part_while_the_other_is_held(held, asked, problem):
+    topology, usage = whole_and_parts(held)
+    refusal = usage.fits(topology, Plan({}, devices=(GivenDevice.of("x", topology.devices[int(asked) - 1]),)))
+    assert (refusal and refusal.message) == problem
 
 
 def test_one_container_may_have_a_whole_group():
