@@ -1,56 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real devices of real containers while their agent is killed: no two containers ever have the same one.
+"""Real containers with stand-ins for devices while their agent is killed: no device twice, none missing.
 
-Random creates, deletes and kills of the agent, with files of this machine. After each step no two containers of Docker
-may have a device in common. Now and then all is left to settle; then rows, claims, Docker and, with cgroup version 1,
-the rules of the kernel must name the same devices.
+The life is that of ``device_life``: random creates, deletes and kills of containers and of the agent. The machine is
+this one with further PCI devices (``standins``): cards with virtual functions, a group of VFIO, one without an IOMMU,
+network cards, and files.
 
 ``ZUN_DEVICE_STEPS`` is the number of steps, ``ZUN_DEVICE_SEED`` says which.
 """
 
 import json
 import os
-import pathlib
-import random
-import re
-import types
 import uuid
-from collections import Counter
 
 import docker
 import pytest
 
-from zun.tests.fixtures import wait_for
-from zun.tests.integration.host import group_of
-from zun.tests.integration.programs import SETTLED, Api, free_port
+from zun.tests.integration.device_life import VERSION, Life, Part
+from zun.tests.integration.programs import Api, free_port
+from zun.tests.integration.standins import StandIns
+from zun.tests.machines.kernel import status as kernel_facts
 
 STEPS = int(os.environ.get("ZUN_DEVICE_STEPS", "40"))
 SEED = int(os.environ.get("ZUN_DEVICE_SEED", "20261124"))
-SETTLE = 10  # steps between two comparisons
 pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.distributed, pytest.mark.timeout(240 + 10 * STEPS)]
 
-RNG, LOOPS = "/dev/hwrng", [f"/dev/loop{number}" for number in range(4)]
-FILES = {path: os.stat(path).st_rdev for path in (RNG, *LOOPS) if os.path.exists(path)}
-SPECS = [
-    {"path": RNG, "resource_class": "CUSTOM_RNG"},
-    {"path": "/dev/loop[0-3]", "resource_class": "CUSTOM_LOOP"},
-]
-CLASSES = {each["resource_class"] for each in SPECS}
-WANTED = (
-    ({"resource_class": "CUSTOM_LOOP"},),
-    ({"resource_class": "CUSTOM_LOOP", "count": 2},),
-    ({"resource_class": "CUSTOM_RNG"},),
-    ({"resource_class": "CUSTOM_RNG"}, {"resource_class": "CUSTOM_LOOP"}),
+PF, VFS = "0000:a1:00.0", ("0000:a1:00.1", "0000:a1:00.2", "0000:a1:00.3")
+NIC, NIC_VFS = "0000:a2:00.0", ("0000:a2:10.0", "0000:a2:10.1")
+VFIO, NATIVE, ALONE = ("0000:a3:00.0", "0000:a3:00.1"), "0000:a3:00.2", "0000:a4:00.0"
+GROUP, NO_IOMMU = 99000001, 99000002
+#: Containers with files of VFIO have no limit on locked memory, which the kernel grants with CAP_SYS_RESOURCE alone.
+MAY_RAISE_LIMITS = bool(int(kernel_facts("self")["CapEff"], 16) >> 24 & 1)
+SPECS = (
+    {"address": {"bus": "a1", "function": "[1-3]"}, "resource_class": "CUSTOM_VF"},
+    {"address": PF, "resource_class": "CUSTOM_PF"},
+    {"address": "0000:a2:10.*", "resource_class": "CUSTOM_NIC_VF"},
+    {"address": NIC, "resource_class": "CUSTOM_NIC"},
+    {"address": NATIVE, "resource_class": "CUSTOM_NATIVE"},
+    {"address": "0000:a3:00.*", "resource_class": "CUSTOM_VFIO"},
+    {"address": ALONE, "resource_class": "CUSTOM_VFIO"},
 )
-VERSION = {"OpenStack-API-Version": "container 1.45"}
+ONE = ("CUSTOM_VF", "CUSTOM_PF", "CUSTOM_NIC_VF", "CUSTOM_NIC", "CUSTOM_NATIVE", "CUSTOM_VFIO", "CUSTOM_FILE")
+WANTED = (
+    *(({"resource_class": each},) for each in ONE),
+    ({"resource_class": "CUSTOM_VF", "count": 2},),
+    ({"resource_class": "CUSTOM_NIC_VF"}, {"resource_class": "CUSTOM_VF"}),
+    ({"resource_class": "CUSTOM_VFIO", "count": 2}, {"resource_class": "CUSTOM_FILE"}),
+)
 
 
 @pytest.fixture
-def cloud(program, docker_url, rabbit_url, database_url):
-    """``api``, the ``agent`` of the one ``host`` and an ``engine`` beside it."""
-    if len(FILES) < 3:
-        pytest.skip(f"the machine has fewer than three of {RNG}, {', '.join(LOOPS)}")
-    name, port = f"test-{uuid.uuid4().hex[:8]}", free_port()
+def tag():
+    return f"z{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def standins(tmp_path, tag):
+    made = StandIns(tmp_path / "root", tag)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def parts(standins, tag):
+    """The devices as the test knows them."""
+    found = []
+
+    def card(kind, address, *words, rules_out=(), **facts):
+        files = standins.card(address, *words, **facts)
+        found.append(Part(address, kind, files, facts.get("interface"), frozenset(rules_out)))
+
+    card("CUSTOM_PF", PF, "1da3", "1020", "120000", "habanalabs", files=("accel0",), rules_out=VFS)
+    for number, each in enumerate(VFS, 1):
+        files = (f"accel{number}", f"accel_controlD{number}")
+        card("CUSTOM_VF", each, "1da3", "1021", "120000", "habanalabs", files=files, physical=PF, rules_out=(PF,))
+    card("CUSTOM_NIC", NIC, "8086", "10c9", "020000", "igb", interface=f"{tag}p", rules_out=NIC_VFS)
+    for number, each in enumerate(NIC_VFS):
+        names = {"interface": f"{tag}v{number}", "physical": NIC}
+        card("CUSTOM_NIC_VF", each, "8086", "10ca", "020000", "igbvf", **names, rules_out=(NIC,))
+    vfio = VFIO if MAY_RAISE_LIMITS else ()
+    for each in vfio:
+        others = {*vfio, NATIVE} - {each}
+        card("CUSTOM_VFIO", each, "10de", "2684", "030000", "vfio-pci", group=GROUP, rules_out=others)
+    card("CUSTOM_NATIVE", NATIVE, "1d94", "1111", "108000", "ccp", files=("ccp",), group=GROUP, rules_out=vfio)
+    if MAY_RAISE_LIMITS:
+        card("CUSTOM_VFIO", ALONE, "10de", "2684", "030000", "vfio-pci", group=NO_IOMMU, protected=False)
+    for number in range(3):
+        path = standins.device(f"/dev/{tag}/file{number}")
+        found.append(Part(path, "CUSTOM_FILE", frozenset({path})))
+    return {each.address: each for each in found}
+
+
+@pytest.fixture
+def life(program, docker_url, rabbit_url, database_url, standins, tag, parts):
+    name, port = f"test-{tag}", free_port()
     common = {
         "DEFAULT": {"host": name, "transport_url": rabbit_url, "control_exchange": name},
         "database": {"connection": database_url},
@@ -58,21 +100,22 @@ def cloud(program, docker_url, rabbit_url, database_url):
     }
     code, said = program("db_manage", words=("upgrade",), **common).run_to_end()
     assert code == 0, said
+    specs = (*SPECS, {"path": f"/dev/{tag}/file?", "resource_class": "CUSTOM_FILE"})
     agent = program(
-        "compute",
+        "zun.tests.integration.agent_of_tree",
         docker={"api_url": docker_url},
         compute={"reserved_host_memory_mb": 128, "sync_container_state_interval": 2, "audit_host_processes": "none"},
-        devices={"device_spec": "\ndevice_spec = ".join(map(json.dumps, SPECS))},
+        devices={"device_spec": "\ndevice_spec = ".join(map(json.dumps, specs))},
         **common,
     )
+    agent.environment = {**os.environ, "ZUN_TEST_ROOT": str(standins.root)}
     again = {"sweep_interval": 1, "lost_after": 3, "booking_deadline": 5}
     scheduler = program("scheduler", scheduler=again, **common)
     server = program("api", api={"port": port, "auth_strategy": "noauth"}, **common)
     for each in (agent, scheduler, server):
         each.start()
     engine = docker.APIClient(docker_url, version="auto")
-    api = Api(f"http://127.0.0.1:{port}/v1", version=VERSION)
-    yield types.SimpleNamespace(api=api, agent=agent, host=name, engine=engine)
+    yield Life(Api(f"http://127.0.0.1:{port}/v1", version=VERSION), agent, name, engine, parts, WANTED)
     for each in (agent, scheduler, server):
         each.kill()
     for each in engine.containers(all=True, filters={"label": f"zun.host={name}"}):
@@ -80,92 +123,6 @@ def cloud(program, docker_url, rabbit_url, database_url):
     engine.close()
 
 
-def configured(cloud):
-    """The devices of each container that Docker has, running or not, by uuid."""
-    found = {}
-    for each in cloud.engine.containers(all=True, filters={"label": f"zun.host={cloud.host}"}):
-        try:
-            config = cloud.engine.inspect_container(each["Id"])
-        except docker.errors.NotFound:
-            continue
-        devices = config["HostConfig"]["Devices"] or []
-        found[each["Labels"]["zun.uuid"]] = [device["PathOnHost"] for device in devices], config["State"]["Pid"]
-    return found
-
-
-def check_once(cloud):
-    """No device may be in two containers at any time."""
-    there = configured(cloud)
-    counts = Counter(path for paths, _ in there.values() for path in paths)
-    twice = [path for path, count in counts.items() if count > 1]
-    assert not twice, f"{twice} is in two containers: {there}"
-
-
-def allowed(pid):
-    """The devices of ``FILES`` that the container's control group lets it use; None with cgroup version 2."""
-    rules = pathlib.Path(group_of(pid, "devices"), "devices.list")
-    if not rules.exists():
-        return None
-    numbers = set(re.findall(r" (\d+):(\d+) ", rules.read_text()))
-    return {path for path, number in FILES.items() if (str(os.major(number)), str(os.minor(number))) in numbers}
-
-
-def disagreement(cloud):
-    """Why rows, claims, Docker and the kernel do not agree yet; None when they do."""
-    rows = {each["uuid"]: each for each in cloud.api.get("/containers")["containers"]}
-    unsettled = [each for each, row in rows.items() if row["task_state"] or row["status"] not in SETTLED]
-    there = configured(cloud)
-    claims = {each["container"] for each in cloud.api.held().get(cloud.host, ())}
-    live = {each for each, row in rows.items() if row["status"] == "Running"}
-    if unsettled or live != there.keys() or live != claims:
-        return f"{unsettled=}, rows {sorted(live)}, Docker {sorted(there)}, claims {sorted(claims)}"
-    for each in live:
-        entries = rows[each]["devices"] or ()
-        given = sorted(device["address"] for entry in entries for device in entry["given"])
-        paths, pid = there[each]
-        assert given == sorted(paths), f"{each} holds {given}, Docker gave {paths}"
-        assert len(given) == sum(entry["count"] for entry in entries)
-        seen = allowed(pid) if pid else set(paths)
-        assert seen is None or seen == set(paths), f"{each} holds {paths}, the kernel allows {seen}"
-    everything = [path for paths, _ in there.values() for path in paths]
-    assert len(everything) == len(set(everything))
-    return None
-
-
-def agree(cloud):
-    found = []
-
-    def look():
-        found.append(disagreement(cloud))
-        return found[-1] is None
-
-    try:
-        wait_for(look, 120)
-    except AssertionError as exc:
-        raise AssertionError(found[-1:]) from exc
-
-
-def test_no_two_containers_get_one_device(cloud):
-    dice, done, kept = random.Random(SEED), Counter(), 0
-    for number in range(STEPS):
-        rows = cloud.api.get("/containers")["containers"]
-        what = dice.choices(("create", "delete", "kill"), (10, 4 + len(rows), 1))[0] if rows else "create"
-        if number == SETTLE // 2:  # at least once, whatever the seed
-            what = "kill"
-        if what == "create":
-            cloud.api.run(cpu=0.1, memory=16, devices=dice.choice(WANTED))
-        elif what == "delete":
-            cloud.api.request("DELETE", f"/containers/{dice.choice(rows)['uuid']}?force=true")
-        else:
-            cloud.agent.kill()
-            cloud.agent.start()
-        done[what] += 1
-        check_once(cloud)
-        if number % SETTLE == SETTLE - 1:
-            agree(cloud)
-            kept += len(configured(cloud))
-    cloud.api.delete_all()
-    agree(cloud)
-    assert configured(cloud) == {}
-    assert kept, "no container ever had a device"
-    print(f"{STEPS} steps of seed {SEED}: {dict(done)}; {kept} containers compared")
+def test_no_device_twice_and_none_missing(life):
+    life.live(STEPS, SEED)
+    assert life.done["one more, placed"] and life.done["one more, refused"]
