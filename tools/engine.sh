@@ -22,7 +22,7 @@ dockerd), ZUN_RUN_DIR. The packages are in .run/engines/SUITE; remove it for new
 TEXT
 }
 
-PACKAGES=(docker.io docker-cli iptables procps busybox-static) # Docker runs ps for the list of processes
+PACKAGES=(docker.io docker-cli crun iptables procps busybox-static) # Docker runs ps for the list of processes
 
 # fetch SUITE FOLDER: unpack the suite's packages into FOLDER/root.
 fetch() {
@@ -39,6 +39,7 @@ fetch() {
     "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${PACKAGES[@]}"
     mkdir -p "$folder"/new/{before,proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
     for name in bin sbin lib lib64; do ln -s "usr/$name" "$folder/new/$name"; done
+    ln -s ../run "$folder/new/var/run" # Docker looks for CDI files in /var/run/cdi
     for package in "$folder"/cache/archives/*.deb; do
         dpkg --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$folder/new"
     done
@@ -75,9 +76,10 @@ beside() {
     folder=$(mktemp -d /tmp/zun-engine.XXXXXX)
     export DOCKER_HOST=unix://$folder/docker.sock
     echo '{}' >"$folder/daemon.json"
+    [[ " ${ZUN_ENGINE_OPTIONS:-}" == *" --storage-driver"* ]] || options+=(--storage-driver=vfs)
     # shellcheck disable=SC2086 # several options
     dockerd --config-file="$folder/daemon.json" --data-root="$folder/data" --exec-root="$folder/exec" --pidfile="$folder/pid" --host="$DOCKER_HOST" \
-        --storage-driver=vfs "${options[@]}" ${ZUN_ENGINE_OPTIONS:-} >"$folder/log" 2>&1 &
+        "${options[@]}" ${ZUN_ENGINE_OPTIONS:-} >"$folder/log" 2>&1 &
     daemon=$!
     # shellcheck disable=SC2064 # these values
     trap "kill $daemon; wait $daemon || true; rm -rf '$folder' 2>/dev/null || true" EXIT

@@ -6,14 +6,14 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 STAGES=(lint types docs unit functional integration)
-ON_REQUEST=(slow)
+ON_REQUEST=(slow engines)
 
 usage() {
     cat <<'TEXT'
 usage: tools/test.sh [STAGE...]
 
 Passes the tests: makes a virtual environment in .run/venv, installs the project with
-the tested versions, and runs the stages, all but the last if none is named:
+the tested versions, and runs the stages, all but the last two if none is named:
 
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
@@ -28,6 +28,9 @@ the tested versions, and runs the stages, all but the last if none is named:
                earlier commit (not in a shallow clone) and to a simulated next release, services
                killed for minutes, unmodified clients. Run it before a release, and after a change of
                what it tests
+  engines      the tests of the container driver on the engines of other Debian releases, each with
+               runc and crun, and with containerd's store of images. Needs root and the packages of
+               Debian; takes about 6 minutes an engine
 
 A failed stage does not keep the next ones from running; the exit status tells in the end.
 Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
@@ -64,6 +67,24 @@ stage_slow() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 30 -m slow zun/tests/integration
 }
 
+stage_engines() {
+    local row suite options failed=()
+    while read -r row suite options; do
+        echo "==> $row: Docker of $suite with $options"
+        ZUN_ENGINE_OPTIONS=$options tools/engine.sh "$suite" \
+            "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 5 zun/tests/integration/container </dev/null \
+            || failed+=("$row")
+    done <<'ROWS'
+trixie trixie --storage-driver=vfs
+trixie-crun trixie --storage-driver=vfs --add-runtime=crun=/usr/bin/crun --default-runtime=crun
+sid sid --storage-driver=vfs
+sid-crun sid --storage-driver=vfs --add-runtime=crun=/usr/bin/crun --default-runtime=crun
+sid-containerd sid --storage-driver=native --feature=containerd-snapshotter=true
+ROWS
+    [ ${#failed[@]} -eq 0 ] || echo "error: tests failed on ${failed[*]}"
+    [ ${#failed[@]} -eq 0 ]
+}
+
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
 # 75 minutes since we were called. A passing run takes a fifth of it; a loaded machine more.
 limit() {
@@ -72,7 +93,7 @@ limit() {
         lint) most=60 ;;
         types | docs) most=600 ;;
         unit | functional) most=1200 ;;
-        integration | slow) most=3000 ;;
+        integration | slow | engines) most=3000 ;;
     esac
     [ "$left" -gt 1 ] || left=1
     echo $((most < left ? most : left))

@@ -49,9 +49,11 @@ ENDING = re.compile(
 # Actions that start a process or repeat themselves. For them a text of ENDING is an error.
 _NEED_NO_PROCESS = frozenset({"create", "start", "restart", "update"})
 
-# A missing command fails on every host alike. The text decides, because Docker's answer 400 has other causes too, for
-# example a control group of the host that denies permission.
-_NO_COMMAND = re.compile(r'\bexec: "|\bexecutable file\b', re.IGNORECASE)
+# A command that is missing or no program fails on every host alike. The text decides, because Docker's answer 400 has
+# other causes too, for example a control group of the host that denies permission, and with crun Docker answers 500.
+_NO_COMMAND = re.compile(
+    r'\bexec: "|\bexecutable file\b|\bis not executable\b|\bis not a regular file\b', re.IGNORECASE
+)
 
 # A member of a capsule starts in the network of another object, and the missing object may be that one.
 _JOINING = frozenset({"start", "restart"})

@@ -269,6 +269,8 @@ def test_a_sandbox_that_is_missing_is_not_its_member(status: int, action: str) -
         ('container process: exec: "nope": executable file not found in $PATH', exceptions.Invalid),
         ('container process: exec: "/etc": permission denied', exceptions.Invalid),
         ("executable file `nope` not found in $PATH", exceptions.Invalid),
+        ("OCI runtime create failed: the path `/etc/x` exists but it is not executable", exceptions.Invalid),
+        ("OCI runtime create failed: the path `/etc` is not a regular file", exceptions.Invalid),
         ('failed to write "3": open /x/cpuset.cpus: permission denied', exceptions.DockerError),
     ],
 )
