@@ -17,7 +17,7 @@ from pathlib import Path
 from zun.common import commands, exceptions
 from zun.neutron.ports import Wiring
 from zun.topology.files import Tree
-from zun.topology.pci_files import interfaces
+from zun.topology.pci_files import interfaces, uplink
 
 _DEVICES = "sys/bus/pci/devices"
 _NO_ADDRESS = "00:00:00:00:00:00"
@@ -73,13 +73,13 @@ class VirtualFunctions:
             if (match := re.fullmatch(r"virtfn(\d+)", name))
             and (self._tree.link(f"{physical}/{name}") or "").rpartition("/")[2] == wiring.slot
         ]
-        names = interfaces(self._tree, physical)
-        if not numbers or not names:
+        card = uplink(self._tree, physical)
+        if not numbers or card is None:
             raise exceptions.PortUnusable(
                 reason=f"The physical function of {wiring.slot}, which port {wiring.port} uses, has no interface on "
                 "the container's host, so address and VLAN of the port cannot be set."
             )
-        return names[0], numbers[0]
+        return card, numbers[0]
 
     def _do(self, wiring: Wiring, *command: str) -> None:
         try:

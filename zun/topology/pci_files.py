@@ -89,10 +89,25 @@ def interface_folders(tree: Tree, folder: str) -> Iterator[str]:
                 yield f"{net}/{name}"
 
 
+def uplink(tree: Tree, folder: str) -> str | None:
+    """Return the interface of a physical function that commands about its virtual functions name, or None without one.
+
+    The interface with a port name of its own is best, then the interface nearest to the device: a subfunction has an
+    interface one folder lower, ``mlx5_core.sf.4/net/enp8s0f0s88``.
+    """
+    places = interface_folders(tree, folder)
+    ranked = sorted((_port(tree, place) is None, place.count("/"), place.rpartition("/")[2]) for place in places)
+    return ranked[0][2] if ranked else None
+
+
 def _is_representor(tree: Tree, folder: str) -> bool:
-    # Without a note: most cards answer "operation not supported".
-    port = Tree(tree.root).text(f"{folder}/phys_port_name")
+    port = _port(tree, folder)
     return port is not None and re.match(r"(c\d+)?(p\d+)?pf\d", port) is not None
+
+
+def _port(tree: Tree, folder: str) -> str | None:
+    # Without a note: most cards answer "operation not supported".
+    return Tree(tree.root).text(f"{folder}/phys_port_name") or None
 
 
 def _net_folders(tree: Tree, folder: str) -> Iterator[str]:
@@ -107,6 +122,12 @@ def _below(tree: Tree, folder: str) -> Iterator[str]:
             yield place
             if name not in _FOLDERS_WITH_OWN_RULE:
                 yield from _below(tree, place)
+
+
+def files_below(tree: Tree, folder: str) -> dict[str, str]:
+    """Return the folders below a device that stand for files, by their names: ``nvme0n1p1``."""
+    places = (place for place in _below(tree, folder) if tree.text(f"{place}/dev") is not None)
+    return {place.rpartition("/")[2]: place for place in places}
 
 
 def _kernel_files(tree: Tree, folder: str) -> Iterator[str]:

@@ -60,6 +60,24 @@ def test_uplink_among_its_representors_is_the_card(functions, commands, root):
     assert commands[1][:6] == (*SET, "ens1", "vf")
 
 
+@pytest.mark.parametrize("port", ["p0", "p0s1", ""])
+def test_uplink_beside_the_interface_of_a_subfunction(functions, commands, root, port):
+    card = root / "sys/bus/pci/devices" / CARD
+    (card / "mlx5_core.sf.4/net/a0").mkdir(parents=True)
+    if port:
+        (card / "net/ens1/phys_port_name").write_text(f"{port}\n")
+    functions.plug(wiring())
+    assert commands[1][:6] == (*SET, "ens1", "vf")
+
+
+def test_uplink_has_a_port_name(functions, commands, root):
+    net = root / "sys/bus/pci/devices" / CARD / "net"
+    (net / "a0").mkdir()
+    (net / "ens1/phys_port_name").write_text("p0\n")
+    functions.plug(wiring())
+    assert commands[1][:6] == (*SET, "ens1", "vf")
+
+
 def test_interface_of_a_virtual_function_of_virtio(functions, commands, root):
     devices = root / "sys/bus/pci/devices" / SECOND
     (devices / "virtio7").mkdir()
