@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree, unescaped
-from zun.topology.pci_files import interface_folders, reached_disks
+from zun.topology.pci_files import files_below, interface_folders, reached_disks
 
 _PCI = "sys/bus/pci/devices"
 _DISKS = "sys/class/block"
@@ -75,7 +76,7 @@ def remembered(
 
 
 def _reasons(
-    tree: Tree, device: Device, routed: Mapping[str, str], disks: Mapping[str, str]
+    tree: Tree, device: Device, routed: Mapping[str, str], disks: _Disks
 ) -> Iterator[str]:
     nodes = list(device.nodes)
     if device.type not in (DeviceType.PATH, DeviceType.CDI):
@@ -92,18 +93,25 @@ def _reasons(
                 yield f"its interface {name} has {routed[name]}"
             elif master := _master(tree, folder):
                 yield f"its interface {name} belongs to {master}"
+    below = files_below(tree, f"{_PCI}/{device.address}") if nodes else {}
     for node in nodes:
         disk = node.removeprefix("/dev/")
-        for name in (disk, *_partitions(tree, disk)):
-            if name in disks:
-                yield f"/dev/{name} is {disks[name]}"
-            elif holders := tree.names(f"{_DISKS}/{_entry(name)}/holders"):
-                yield f"/dev/{name} is a part of {', '.join(holders)}"
+        for name, folder in _parts(tree, disk, below):
+            if reason := _use(tree, name, folder, disks):
+                yield f"/dev/{name} is {reason}"
+
+
+def _use(tree: Tree, name: str, folder: str, disks: _Disks) -> str | None:
+    """Return the use of a disk or partition, in words."""
+    known = disks.names.get(name) or disks.numbers.get(tree.text(f"{folder}/dev") or "")
+    if known is None and (holders := tree.names(f"{folder}/holders")):
+        return f"a part of {', '.join(holders)}"
+    return known
 
 
 def _master(tree: Tree, folder: str) -> str | None:
     """Return what an interface belongs to: a bridge, a bond or a switch, or an interface on top, as a VLAN."""
-    if link := tree.link(f"{folder}/master"):
+    if link := tree.link(f"{folder}/master") or tree.link(f"{folder}/brport/bridge"):
         return link.rpartition("/")[2]
     return next((name.removeprefix("upper_") for name in tree.names(folder) if name.startswith("upper_")), None)
 
@@ -151,6 +159,9 @@ def _mounts(tree: Tree) -> Iterator[tuple[str, str, str]]:
             if len(words) > 6 and "-" in words[6:]:
                 source = words[words.index("-", 6) + 2 : words.index("-", 6) + 3]
                 yield words[2], unescaped("".join(source)), unescaped(words[4])
+    for line in (tree.text("proc/mounts") or "").splitlines():  # the only list of some recordings
+        if len(words := line.split()) > 2:
+            yield "", unescaped(words[0]), unescaped(words[1])
 
 
 def _pool(tree: Tree, entry: str) -> str | None:
@@ -162,12 +173,19 @@ def _pool(tree: Tree, entry: str) -> str | None:
     return name if is_pool and tree.names(f"{_ZFS}/{name}") else None
 
 
-def _disks(tree: Tree) -> dict[str, str]:
-    """Return the disks and partitions that the host has mounted, in a pool or swaps to, by their names under /dev."""
+class _Disks(NamedTuple):
+    """What the host does with its disks and partitions: words by their names under /dev, and by their numbers."""
+
+    names: Mapping[str, str]
+    numbers: Mapping[str, str]
+
+
+def _disks(tree: Tree) -> _Disks:
     numbers: dict[str, str] = {}
     found: dict[str, str] = {}
     for number, source, place in _mounts(tree):
-        numbers.setdefault(number, f"mounted at {place}")
+        if number:
+            numbers.setdefault(number, f"mounted at {place}")
         if source.startswith("/dev/"):
             found.setdefault(source.removeprefix("/dev/"), f"mounted at {place}")
     for line in (tree.text("proc/swaps") or "").splitlines()[1:]:
@@ -176,20 +194,25 @@ def _disks(tree: Tree) -> dict[str, str]:
     for place in tree.names(_BTRFS):  # there while it is mounted; the list of mounts names one disk of several
         for entry in tree.names(f"{_BTRFS}/{place}/devices"):
             found.setdefault(entry.replace("!", "/"), "a part of a mounted btrfs")
-    pools = tree.names(_ZFS)  # and files about all of them
-    for entry in tree.names(_DISKS):
-        if mounted := numbers.get(tree.text(f"{_DISKS}/{entry}/dev") or ""):
-            found.setdefault(entry.replace("!", "/"), mounted)
-        if pools and (pool := _pool(tree, entry)):
-            found.setdefault(entry.replace("!", "/"), f"a part of the ZFS pool {pool}")
-    return found
+    if tree.names(_ZFS):
+        for entry in tree.names(_DISKS):
+            if (pool := _pool(tree, entry)) is not None:
+                found.setdefault(entry.replace("!", "/"), f"a part of the ZFS pool {pool}")
+    return _Disks(found, numbers)
 
 
-def _partitions(tree: Tree, disk: str) -> Iterator[str]:
-    folder = f"{_DISKS}/{_entry(disk)}"
-    for name in tree.names(folder):
-        if tree.text(f"{folder}/{name}/partition") is not None:
-            yield name.replace("!", "/")
+def _parts(tree: Tree, disk: str, below: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the disk and its partitions by their names under /dev, each with a folder in /sys, of which it has several.
+
+    A recording may have one of the folders alone. ``below`` has the folders of a PCI device that stand for files.
+    """
+    entry = _entry(disk)
+    for folder in (f"{_DISKS}/{entry}", f"sys/block/{entry}", *([below[entry]] if entry in below else ())):
+        yield disk, folder
+        for name in tree.names(folder):
+            if tree.text(f"{folder}/{name}/partition") is not None:
+                yield name.replace("!", "/"), f"{folder}/{name}"
+                yield name.replace("!", "/"), f"{_DISKS}/{name}"
 
 
 def _entry(name: str) -> str:

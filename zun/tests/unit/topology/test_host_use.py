@@ -81,6 +81,29 @@ def test_card_in_a_bond(uses):
     assert uses(links=links) == {CARD: "its interface eno1 belongs to bond0"}
 
 
+def test_card_in_a_bridge(uses):
+    links = {"net/eno1/brport/bridge": "../../../../../virtual/net/br-lan"}
+    found = uses(cards={"net/eno1/brport/port_no": "0x1\n"}, links=links)
+    assert found == {CARD: "its interface eno1 belongs to br-lan"}
+
+
+@pytest.mark.parametrize(("files", "inside", "reason"), [
+    pytest.param({"proc/mounts": "/dev/nvme0n1p1 / ext4 rw 0 0\n"}, {}, "mounted at /", id="list-of-mounts"),
+    pytest.param({"sys/block/nvme0n1/nvme0n1p1/partition": "1\n", "sys/block/nvme0n1/nvme0n1p1/holders/md0/x": ""}, {},
+                 "a part of md0", id="block"),
+    pytest.param({}, {"holders/dm-0/x": ""}, "a part of dm-0", id="folder-of-the-device"),
+    pytest.param({"proc/1/mountinfo": mount("/dev/root", "259:1", "/")}, {}, "mounted at /", id="number-there"),
+])
+def test_disk_of_a_recording_without_class_block(tmp_path, files, inside, reason):
+    disk = "nvme/nvme0/nvme0n1"
+    part = {"dev": "259:1\n", "partition": "1\n", **inside}
+    facts = {"class": "0x010802\n", f"{disk}/dev": "259:0\n"}
+    facts |= {f"{disk}/nvme0n1p1/{name}": text for name, text in part.items()}
+    machine = changed(devices={DISK: {"files": facts}}, files=files)
+    (found,) = discover(build(tmp_path, machine), process_limits=False).devices
+    assert found.in_use == f"/dev/nvme0n1p1 is {reason}"
+
+
 def test_card_below_a_vlan(uses):
     assert uses(cards={"net/eno1/upper_eno1.7/x": ""}) == {CARD: "its interface eno1 belongs to eno1.7"}
 
