@@ -16,8 +16,8 @@ from typing import Any
 
 _MOST_LINKS = 36
 """At least as many as any GPU has. NVML refuses the number of a link that a GPU does not have."""
-_GPU, _SWITCH, _UNKNOWN = 0, 2, 255
-"""Kinds of the device at the other end (``nvmlIntNvLinkDeviceType_t``). 1 is the CPU of a POWER9."""
+_SWITCH, _UNKNOWN = 2, 255
+"""Kinds of the device at the other end (``nvmlIntNvLinkDeviceType_t``)."""
 
 
 def links(nvml: Any) -> dict[str, set[str]]:
@@ -71,7 +71,7 @@ def _ends(nvml: Any, handle: Any, gpus: Collection[str]) -> Iterator[str | None]
         address = None if info is None else _address(info)
         if kind == _UNKNOWN and address not in gpus:  # a virtual machine does not see its NVSwitches
             yield None
-        elif kind in (_GPU, _UNKNOWN, None) and address is not None:
+        elif address is not None:  # which is no GPU's for the CPU of a POWER9
             yield address
 
 
