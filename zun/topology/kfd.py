@@ -22,9 +22,9 @@ _IN_PIECES = re.compile("[A-RT-Z]PX")
 """The modes of an AMD GPU in partitions: DPX (two), TPX, QPX and CPX. SPX is the GPU in one piece."""
 _XGMI = 11
 """The type of a link between GPUs. PCI Express is 2; the other types do not join GPUs of one machine."""
-_DIRECT = frozenset((0, 13, 15, 41))
-"""Weights of a link without another GPU on its way: unknown, inside a package, one xGMI link, and one xGMI link between
-two packages of CPU and GPU (13 + 15 + 13). Two xGMI links in a row weigh 30."""
+_ONE_LINK, _BETWEEN_PACKAGES = 15, 41
+"""Weights of links without another GPU on their way: one xGMI link, and one xGMI link between two packages of CPU and
+GPU (13 + 15 + 13). A link inside a package weighs 13, an unknown one 0, and two xGMI links in a row 30."""
 
 
 class KfdGpu(NamedTuple):
@@ -84,10 +84,15 @@ def links(tree: Tree) -> dict[str, frozenset[str]]:
             for number in tree.ids(folder, ""):
                 link = _facts(tree, f"{folder}/{number}/properties")
                 one, other = places.get(link.get("node_from", node)), places.get(link.get("node_to", -1))
-                if link.get("type") == _XGMI and link.get("weight", 0) in _DIRECT and one and other and one != other:
+                if _is_direct(link) and one and other and one != other:
                     found.setdefault(one, set()).add(other)
                     found.setdefault(other, set()).add(one)
     return {address: frozenset(others) for address, others in found.items()}
+
+
+def _is_direct(link: Mapping[str, int]) -> bool:
+    weight = link.get("weight", 0)
+    return link.get("type") == _XGMI and (weight <= _ONE_LINK or weight == _BETWEEN_PACKAGES)
 
 
 def _facts(tree: Tree, path: str) -> Mapping[str, int]:
