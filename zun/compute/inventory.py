@@ -51,7 +51,7 @@ def inventory(
     offered, doubles = device_spec.without_doubles(known)
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
-    idle = _idle(specs, discovered.devices)
+    idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
     notes = (*discovered.notes, *idle, *used, *unknown, *doubles, *_absent(discovered, sets), *lacking)
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -150,6 +150,17 @@ def _idle(specs: Sequence[device_spec.DeviceSpec], devices: Iterable[Device]) ->
         f"[devices] device_spec: object {number} selects no device of this host ({spec.conditions})"
         for number, spec in enumerate(specs, 1)
         if not any(map(spec.matches, devices))
+    )
+
+
+def _unsized(specs: Iterable[device_spec.DeviceSpec], devices: Iterable[Device]) -> tuple[str, ...]:
+    """Return a note on the parts of GPUs whose profile is unknown, if a spec is for parts."""
+    unknown = [each.address for each in devices if each.type is DeviceType.PART and each.profile is None]
+    if not unknown or all(spec.part is None for spec in specs):
+        return ()
+    return (
+        f"the profile of {', '.join(unknown)} is unknown, so only \"part\": \"*\" of device_spec selects it. NVML "
+        "tells the profiles of MIG instances: install nvidia-ml-py beside zun-compute",
     )
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print which GPUs of this machine NVLink joins, as NVIDIA's library NVML tells it: a program of ``nvlinks``.
+"""Print what NVIDIA's library NVML tells of the GPUs of this machine: a program of ``nvml_facts``.
+
+The facts are which GPUs NVLink joins, and the profile and the UUID of each MIG instance.
 
 The optional package ``nvidia-ml-py`` loads the library, which is a part of NVIDIA's driver. The program imports nothing
 of the project, so that it starts fast.
 
-Sources: NVIDIA's NVML API reference ("NvLink Methods"), and NCCL, which takes a remote device that this virtual machine
-does not see for an NVSwitch.
+Sources: NVIDIA's NVML API reference ("NvLink Methods", "Multi Instance GPU Management"), and NCCL, which takes a remote
+device that this virtual machine does not see for an NVSwitch.
 """
 
 import importlib
@@ -75,6 +77,41 @@ def _ends(nvml: Any, handle: Any, gpus: Collection[str]) -> Iterator[str | None]
             yield address
 
 
+def mig_instances(nvml: Any) -> list[dict[str, Any]]:
+    """Return the MIG instances of all GPUs: the ids and the address that name each, its profile and its UUID.
+
+    Example of a profile: ``1g.10gb``. NVML tells it as the end of the name, ``NVIDIA H100 80GB HBM3 MIG 1g.10gb``. None
+    for a name of another form. A GPU that has no instances, or does not describe them, is left out.
+
+    Raise ``nvml.NVMLError`` if NVML cannot start.
+    """
+    nvml.nvmlInit()
+    try:
+        return [each for gpu, handle in _gpus(nvml) for each in _instances(nvml, gpu, handle)]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _instances(nvml: Any, gpu: str, handle: Any) -> Iterator[dict[str, Any]]:
+    try:
+        most = nvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except (nvml.NVMLError, AttributeError):  # a GPU, a library or a package without MIG
+        return
+    for number in range(most):
+        try:
+            instance = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            name = re.search(r"\bMIG (\S+)$", _text(nvml.nvmlDeviceGetName(instance)))
+            yield {
+                "gpu": gpu,
+                "gpu_instance": nvml.nvmlDeviceGetGpuInstanceId(instance),
+                "compute_instance": nvml.nvmlDeviceGetComputeInstanceId(instance),
+                "profile": None if name is None else name[1].lower(),
+                "uuid": _text(nvml.nvmlDeviceGetUUID(instance)),
+            }
+        except nvml.NVMLError:  # no instance has this number, or it has just been destroyed
+            continue
+
+
 def _told(nvml: Any, name: str, handle: Any, link: int) -> Any:
     """Return what NVML tells of a link, or None if the link, the library or the package lacks it."""
     try:
@@ -89,17 +126,22 @@ def _address(info: Any) -> str | None:
     Of the address of a remote device the function may be missing: ``0000:0A:00`` is the same.
     """
     for text in (info.busId, getattr(info, "busIdLegacy", "")):
-        text = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
-        if match := re.fullmatch(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?", text):
+        if match := re.fullmatch(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?", _text(text)):
             return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4] or 0}".lower()
     return None
 
 
+def _text(value: str | bytes) -> str:
+    """Return a text of NVML. Some releases of the package give bytes."""
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
+
+
 def main() -> None:
-    """Print the links as JSON, or the reason why there are none."""
+    """Print the facts as JSON, or the reason why there are none."""
     try:
         nvml = importlib.import_module("pynvml")
-        answer: Mapping[str, Any] = {"links": {address: sorted(others) for address, others in links(nvml).items()}}
+        joined = {address: sorted(others) for address, others in links(nvml).items()}
+        answer: Mapping[str, Any] = {"links": joined, "mig": mig_instances(nvml)}
     except ModuleNotFoundError:
         answer = {"error": "the package nvidia-ml-py is not installed"}
     except Exception as exc:

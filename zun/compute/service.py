@@ -33,7 +33,7 @@ from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
 from zun.compute.machine import discovered
 from zun.compute.neighbours import Namesakes, Neighbours
 from zun.compute.networks import Networks, Published
-from zun.compute.nvlinks import NvLinks
+from zun.compute.nvml_facts import NvmlFacts
 from zun.compute.reconcile_rules import Step, first_step, not_restarted
 from zun.compute.reconciler import Seen
 from zun.compute.records import Records
@@ -102,7 +102,7 @@ class ComputeService:
         self._neighbours = Neighbours(
             self._host, conf.compute.inventory_interval, sees_rows=conf.compute.database == "direct"
         )
-        self._nvlinks = NvLinks()
+        self._nvml = NvmlFacts()
         self._inventory: Inventory | None = None
         self._uses: dict[str, str] = {}  # by the host itself, of devices by their addresses
         """The inventory that this run wrote last."""
@@ -297,7 +297,7 @@ class ComputeService:
         others = self._held_by_others(context)
         facts = self._driver.facts()
         if self._machine is None:
-            machine = self._nvlinks.added_to(discovered(cdi_folders=facts.cdi_folders))
+            machine = self._nvml.added_to(discovered(cdi_folders=facts.cdi_folders))
         else:
             machine = self._machine()
         plans = self._plans(context)

@@ -3,7 +3,7 @@
 
 A MIG instance is a compute instance of a GPU instance. The kernel tells both by the capabilities that give access:
 ``/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access``, where 0 is the minor number of the GPU. No file tells the
-profile and the UUID of an instance.
+profile and the UUID of an instance; NVML does (``zun.compute.nvml``).
 
 The partitions of an AMD GPU are nodes of KFD: see ``zun.topology.kfd``.
 
@@ -33,7 +33,7 @@ def parts(tree: Tree, gpu: Device) -> Iterator[Device]:
     part = replace(gpu, type=DeviceType.PART, physical=gpu.address, interfaces=(), links=())
     file = f"/dev/nvidia{nvidia_minor(tree, gpu.address)}"
     for (instance, compute), files in mig_files(tree, gpu.address).items():
-        address = f"{gpu.address}/gi{instance}/ci{compute}"
+        address = mig_address(gpu.address, instance, compute)
         yield replace(part, address=address, nodes=(file, *files), resource_class=part_class("MIG", None))
     partitions = kfd.partitions(tree, gpu.address) if gpu.driver == "amdgpu" else {}
     mode = kfd.partition_mode(tree, gpu.address)
@@ -45,6 +45,11 @@ def parts(tree: Tree, gpu: Device) -> Iterator[Device]:
             profile=mode,
             resource_class=part_class("XCP", mode),
         )
+
+
+def mig_address(gpu: str, instance: int, compute: int) -> str:
+    """Return the address of a MIG instance, by the address of the GPU and the ids of GPU and compute instance."""
+    return f"{gpu}/gi{instance}/ci{compute}"
 
 
 def part_class(kind: str, profile: str | None) -> str:

@@ -189,3 +189,45 @@ def test_a_device_held_twice_is_told_at_start(cloud, context, run, caplog):
     (line,) = [each.getMessage() for each in caplog.records if "/dev/card0" in each.getMessage()]
     assert line.startswith("Device /dev/card0 belongs to containers ")
     assert {one.uuid, two.uuid} == set(line.removeprefix("Device /dev/card0 belongs to containers ")[:74].split(", "))
+
+
+GPU = Device("0000:81:00.0", "10de", "2330", "030200", driver="nvidia", nodes=("/dev/nvidia0",))
+PARTS = tuple(
+    replace(
+        GPU, address=f"{GPU.address}/gi{number}/ci0", type=DeviceType.PART, physical=GPU.address, profile="3g.40gb",
+        nodes=("/dev/nvidia0", f"/dev/nvidia-caps/nvidia-cap{number}"), resource_class="CUSTOM_MIG_3G_40GB",
+    )
+    for number in (1, 2)
+)  # fmt: skip
+
+
+def test_gpu_is_divided_and_put_together_while_containers_run(database, context):
+    """A part that is gone stays with its holder, the GPU with it, and a part made anew with its address is not new."""
+    with Cloud({"one": replace(machine(), devices=(GPU, *PARTS))}, compute__audit_interval=0,
+               devices__device_spec=['{"vendor_id": "10de"}', '{"part": "*"}']) as cloud:  # fmt: skip
+
+        def create(address):
+            container = new_container(context, **{**DEDICATED, "cpu": 1.0})
+            tracker = cloud.agents["one"].tracker
+            answer = plan(tracker.topology, tracker.usage, placement_request(container))
+            limits = {"cpuset": replace(answer, devices=(GivenDevice("gpu", address),)).to_dict()}
+            cloud.compute_api.create(context, "one", container, limits=limits, alternates=[], tried={})
+            return cloud.settled(container)
+
+        def free():
+            tracker = cloud.agents["one"].tracker
+            return [each.address for each in tracker.usage.free_devices(tracker.topology)]
+
+        holder = create(PARTS[0].address)
+        assert (db.get(holder.uuid)["status"], free()) == ("Running", [PARTS[1].address])
+        assert db.get(create(GPU.address).uuid)["status"] == "Error"
+        offer(cloud, GPU)
+        told = wait_for(lambda: reason(holder))
+        assert told.startswith("It has lost devices: device 0000:81:00.0/gi1/ci0 (gpu) is gone from the host")
+        assert (free(), found(cloud, context)) == ([], [(holder.uuid, "device-lost", "device")])
+        offer(cloud, GPU, *PARTS)
+        wait_for(lambda: reason(holder) is None)
+        assert free() == [PARTS[1].address]
+        neighbour = create(PARTS[1].address)
+        assert at_runtime(cloud, neighbour) == [PARTS[1].address]
+        assert free() == []

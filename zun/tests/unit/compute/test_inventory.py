@@ -181,6 +181,24 @@ def test_a_device_is_offered_once_with_a_note():
     assert topology.notes[-1].startswith("device /dev/nvme0n1 is not offered: device 0000:81:00.0, which is,")
 
 
+@pytest.mark.parametrize(("specs", "offered", "notes"), [
+    pytest.param(['{"part": "1g.*"}'], [1], 1, id="a-profile"),
+    pytest.param(['{"part": "*"}'], [1, 2], 1, id="every-part"),
+    pytest.param(['{"vendor_id": "10de"}'], [0], 0, id="whole-gpus"),
+])  # fmt: skip
+def test_parts_of_unknown_profile_leave_a_note(specs, offered, notes):
+    gpu = Device("0000:81:00.0", "10de", "2330", "030200")
+    part = replace(gpu, type=DeviceType.PART, physical=gpu.address)
+    parts = (replace(part, address=f"{gpu.address}/gi{n}/ci0", profile=each) for n, each in ((1, "1g.10gb"), (2, None)))
+    devices = (gpu, *parts)
+    conf = configuration(devices__device_spec=specs)
+    topology = inventory(conf, replace(MACHINE, devices=devices), FACTS).topology
+    assert topology.devices == tuple(devices[number] for number in offered)
+    found = [note for note in topology.notes if "install nvidia-ml-py" in note]
+    assert len(found) == notes
+    assert all(note.startswith("the profile of 0000:81:00.0/gi2/ci0 is unknown") for note in found)
+
+
 def test_a_spec_that_selects_no_device_leaves_a_note():
     card = Device("0000:81:00.0", "10de", "20b0", "030200")
     specs = ['[{"vendor_id": "10de"}, {"address": "0000:82:00.0"}]', '{"class": "03"}', '{"devname": "ens1"}']

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zun.compute.nvml import links
+from zun.compute.nvml import links, mig_instances
 
 GPU, CPU, SWITCH, UNKNOWN = 0, 1, 2, 255
 EIGHT = [f"0000:{bus}:00.0" for bus in ("1a", "1c", "3d", "3f", "9a", "9c", "bc", "be")]
@@ -144,3 +144,49 @@ def test_addresses_have_the_form_of_the_kernel(told, address):
     nvml = Nvml({A: [(SWITCH, None, 1)], B: [(SWITCH, None, 1)]})
     nvml.nvmlDeviceGetPciInfo = lambda handle: SimpleNamespace(busId=told if handle == A else shown(B))
     assert links(nvml) == {address: {B}, B: {address}}
+
+
+class Mig(Nvml):
+    """NVML of a machine with MIG instances: GPU -> by number (GPU instance, compute instance, name), None for no such.
+    """
+
+    def __init__(self, instances):
+        super().__init__(instances)
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle):
+        if self.wires[handle] is None:
+            raise self.NVMLError("Not Supported")
+        return len(self.wires[handle])
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, number):
+        if self.wires[handle][number] is None:
+            raise self.NVMLError("Not Found")
+        return self.wires[handle][number]
+
+    def nvmlDeviceGetGpuInstanceId(self, instance):
+        return instance[0]
+
+    def nvmlDeviceGetComputeInstanceId(self, instance):
+        return instance[1]
+
+    def nvmlDeviceGetName(self, instance):
+        return instance[2]
+
+    def nvmlDeviceGetUUID(self, instance):
+        return f"MIG-{instance[0]}-{instance[1]}"
+
+
+def test_mig_instances():
+    """A GPU without MIG and a hole among the numbers hide no instance; bytes are texts."""
+    names = "NVIDIA H100 80GB HBM3 MIG 1g.10gb+me", b"NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb", "NVIDIA H100"
+    nvml = Mig({A: None, B: [(1, 0, names[0]), None, (5, 1, names[1])], C: [(2, 0, names[2])]})
+    found = mig_instances(nvml)
+    assert [tuple(each.values()) for each in found] == [
+        (B, 1, 0, "1g.10gb+me", "MIG-1-0"), (B, 5, 1, "1c.2g.20gb", "MIG-5-1"), (C, 2, 0, None, "MIG-2-0"),
+    ]  # fmt: skip
+    assert [*found[0]] == ["gpu", "gpu_instance", "compute_instance", "profile", "uuid"]
+    assert nvml.open == 0
+
+
+def test_package_without_mig_tells_no_instances():
+    assert mig_instances(Nvml(dict.fromkeys((A, B), ()))) == []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from zun.container.docker.devices import (
     told_in,
 )
 from zun.container.driver import ContainerDevices, RuntimeMount
-from zun.topology.device_request import GivenDevice
+from zun.tests.unit.topology.machines import PLAIN, build
+from zun.topology import PlacementRequest, Plan, Usage, device_spec, discover, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
 
 GPU = Device("0000:81:00.0", "10de", "20b0", "030200", driver="nvidia", nodes=("/dev/dri/card0", "/dev/nvidia0"))
@@ -118,6 +121,52 @@ def test_mig_instances_come_by_their_uuids() -> None:
     plain = passthrough(devices(MIG), DeviceFacts())
     assert isinstance(plain, Passthrough)
     assert plain.environment["NVIDIA_VISIBLE_DEVICES"] == "MIG-cc"
+
+
+NODES = "sys/class/kfd/kfd/topology/nodes"
+TREE = {
+    "devices": {
+        "0000:81:00.0": {
+            "files": {"vendor": "0x10de\n", "class": "0x030200\n"}, "links": {"driver": "../drivers/nvidia"},
+        },
+        "0000:0c:00.0": {
+            "files": {"vendor": "0x1002\n", "class": "0x120000\n", "drm/renderD128/dev": "226:128\n",
+                      "current_compute_partition": "DPX\n", "current_memory_partition": "NPS1\n"},
+            "links": {"driver": "../drivers/amdgpu"},
+        },
+    },
+    "files": {
+        "proc/driver/nvidia/gpus/0000:81:00.0/information": "GPU UUID: GPU-aa\nDevice Minor: 0\n",
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi7/access": "DeviceFileMinor: 66\n",
+        "proc/driver/nvidia/capabilities/gpu0/mig/gi7/ci0/access": "DeviceFileMinor: 67\n",
+        f"{NODES}/1/properties": "location_id 3072\ndrm_render_minor 128\n",
+        f"{NODES}/2/properties": f"location_id {1 << 28 | 3072}\ndrm_render_minor 129\n",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "count", "files"), [
+    ("CUSTOM_MIG", 1, ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67",
+                       "/dev/nvidiactl", "/dev/nvidia-uvm"]),
+    ("CUSTOM_XCP_DPX_NPS1", 1, ["/dev/dri/renderD128", "/dev/kfd"]),
+    ("CUSTOM_XCP_DPX_NPS1", 2, ["/dev/dri/renderD128", "/dev/kfd", "/dev/dri/renderD129"]),
+])  # fmt: skip
+def test_files_of_parts_reach_the_container(tmp_path: Path, name: str, count: int, files: list[str]) -> None:
+    """From the machine's files to the request to Docker, through the operator's lines and the plan."""
+    found = discover(build(tmp_path, {**PLAIN, **TREE}), process_limits=False)
+    lines = ('{"part": "*"}', '{"vendor_id": "*", "resource_class": "CUSTOM_WHOLE"}')
+    topology = replace(found, devices=device_spec.given(found.devices, map(device_spec.parse, lines)))
+    request = DeviceRequest("part", count, (DeviceMatch(resource_class=name),))
+    answer = plan(topology, Usage(), PlacementRequest(1, 0, devices=(request,)))
+    assert isinstance(answer, Plan), answer
+    shared = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
+    given = passthrough(ContainerDevices(answer.devices, topology.devices), DeviceFacts(shared_files=shared))
+    assert isinstance(given, Passthrough)
+    body: dict[str, Any] = {"HostConfig": {}}
+    given.apply(body)
+    assert body["HostConfig"]["Devices"] == [
+        {"PathOnHost": file, "PathInContainer": file, "CgroupPermissions": "rwm"} for file in files
+    ]
 
 
 @pytest.mark.parametrize(("offered", "runtime", "default", "value"), [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add the NVLink links between NVIDIA GPUs to what discovery found.
+"""Add what NVML tells of NVIDIA's GPUs to what discovery found: the NVLink links, and the profiles of MIG instances.
 
 A broken driver can make a call of NVML crash or never return, and a driver that is not kept loaded needs seconds for
 each GPU. Therefore a process of its own, the program ``nvml``, asks. The agent waits for its answer for SECONDS only; a
@@ -11,11 +11,13 @@ import logging
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from zun.compute import nvml
 from zun.topology import HostTopology
-from zun.topology.devices import Device
+from zun.topology.devices import Device, DeviceType
+from zun.topology.gpu_parts import mig_address, part_class
 
 LOG = logging.getLogger(__name__)
 
@@ -23,16 +25,24 @@ SECONDS = 5.0
 PROGRAM = (sys.executable, "-P", nvml.__file__)
 """The interpreter leaves the folder of the program out of its path: modules there have names of others."""
 
-Links = Mapping[str, Collection[str]]
-"""The PCI addresses of the GPUs that NVLink joins to a GPU, by its PCI address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the program."""
+
+    links: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The PCI addresses of the GPUs that NVLink joins to a GPU, by its PCI address."""
+    mig: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    """The profile and the UUID of each MIG instance, by the address of the part."""
 
 
 class NvmlSilent(Exception):
     """NVML does not answer. The message says why."""
 
 
-class NvLinks:
-    """The NVLink links of this machine, for one run of the agent."""
+class NvmlFacts:
+    """What NVML tells of this machine, for one run of the agent."""
 
     def __init__(self, command: Sequence[str] = PROGRAM, seconds: float = SECONDS) -> None:
         """``command`` starts the process that asks."""
@@ -40,13 +50,13 @@ class NvLinks:
         self._seconds = seconds
         self._late: subprocess.Popen[str] | None = None
         """A process that did not answer in time."""
-        self._known: Links = {}
+        self._known = Answer()
         self._said: set[str] = set()
 
     def added_to(self, machine: HostTopology) -> HostTopology:
-        """Return ``machine`` with the links that NVML tells. A machine without an NVIDIA GPU is returned as it is.
+        """Return ``machine`` with what NVML tells. A machine without an NVIDIA GPU is returned as it is.
 
-        If NVML does not answer, its last answer counts, or no links before the first one. The log has the reason once.
+        If NVML does not answer, its last answer counts, or nothing before the first one. The log has the reason once.
         """
         if not any(map(_is_nvidia_gpu, machine.devices)):
             return machine
@@ -54,14 +64,17 @@ class NvLinks:
             self._known = self._ask()
         except NvmlSilent as exc:
             if str(exc) not in self._said:
-                LOG.info("NVML does not tell the NVLink links between the GPUs of this host: %s", exc)
+                LOG.info("NVML does not tell the NVLink links and MIG profiles of this host's GPUs: %s", exc)
             self._said.add(str(exc))
         there = {device.address for device in machine.devices}
-        devices = (_linked(each, there.intersection(self._known.get(each.address, ()))) for each in machine.devices)
-        return replace(machine, devices=tuple(devices))
+        links, sized = self._known.links, (_sized(each, self._known) for each in machine.devices)
+        return replace(
+            machine,
+            devices=tuple(_linked(each, there.intersection(links.get(each.address, ()))) for each in sized),
+        )
 
-    def _ask(self) -> Links:
-        """Return the links. Raise NvmlSilent with the reason if there is no answer."""
+    def _ask(self) -> Answer:
+        """Return the answer. Raise NvmlSilent with the reason if there is no answer."""
         if self._late is not None and self._late.poll() is None:
             raise NvmlSilent("an earlier call has not returned yet")
         try:
@@ -81,15 +94,32 @@ class NvLinks:
         return _read(told)
 
 
-def _read(text: str) -> Links:
-    """Return the links of an answer of the program. Raise NvmlSilent with the reason if it has none."""
+def _read(text: str) -> Answer:
+    """Return an answer of the program. Raise NvmlSilent with the reason if the program got none from NVML."""
     try:
         answer = json.loads(text)
         if "error" in answer:
             raise NvmlSilent(str(answer["error"]))
-        return {str(address): frozenset(map(str, others)) for address, others in answer["links"].items()}
+        return Answer(
+            links={str(address): frozenset(map(str, others)) for address, others in answer["links"].items()},
+            mig=dict(map(_instance, answer["mig"])),
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise NvmlSilent(f"the answer cannot be read: {text[:40]!r}") from exc
+
+
+def _instance(told: Mapping[str, Any]) -> tuple[str, tuple[str | None, str]]:
+    """Return the address of a MIG instance, and its profile and UUID."""
+    profile = None if told["profile"] is None else str(told["profile"])
+    return mig_address(told["gpu"], told["gpu_instance"], told["compute_instance"]), (profile, str(told["uuid"]))
+
+
+def _sized(device: Device, answer: Answer) -> Device:
+    """Return the device, with its profile, class and UUID if it is a MIG instance that NVML tells."""
+    if device.type is not DeviceType.PART or device.address not in answer.mig:
+        return device
+    profile, uuid = answer.mig[device.address]
+    return replace(device, profile=profile, uuid=uuid, resource_class=part_class("MIG", profile))
 
 
 def _is_nvidia_gpu(device: Device) -> bool:
