@@ -34,7 +34,7 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(46)
+MAX = v1(47)
 STRICT = v1(41)  # lists and health checks refuse names that they do not know
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
@@ -55,6 +55,7 @@ DEVICE_CHANGES = v1(46)  # a new size says why the devices of a container stay
 CAPSULE_DEVICES = v1(46)  # containers of a capsule ask for devices
 CINDER = v1(46)  # read-only mounts, and mounts of type local beside Cinder
 MIXED = v1(46)  # containers with CPUs of their own and a share of the pool
+DEVICE_LINKS = v1(47)  # devices that GPU links join, of hosts and for containers
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

@@ -83,6 +83,8 @@ class Device:
     address: str
     cell: int | None
     words: str
+    links: frozenset[str] = frozenset()
+    """Addresses of the devices that a GPU link joins to this one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def _device(entry: Mapping[str, Any]) -> Device:
         *entry["interfaces"],
         *entry["nodes"],
     )
-    return Device(entry["address"], entry["cell"], ", ".join(filter(None, told)))
+    return Device(entry["address"], entry["cell"], ", ".join(filter(None, told)), frozenset(entry.get("links", ())))
 
 
 def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
@@ -302,6 +304,7 @@ def picture(host: HostMap, *, width: int = 80, border: Border = BOX, colour: boo
     lines += _foreign_lines(host, None)
     if unknown := list(_device_lines(host, None)):
         lines += ["", "devices whose cell is unknown", *unknown]
+    lines += _link_lines([device for device in host.devices if device.links])
     lines += ["", *_legend(host, marks, paint)]
     return lines
 
@@ -325,6 +328,19 @@ def _foreign_lines(host: HostMap, cell: int | None) -> list[str]:
 
 def _device_lines(host: HostMap, cell: int | None) -> Iterator[str]:
     return (f"  device {device.address}  {device.words}" for device in host.devices if device.cell == cell)
+
+
+def _link_lines(devices: list[Device]) -> Iterator[str]:
+    """Yield a table of the GPU links between devices: a row for each device, and its number as a column."""
+    if not devices:
+        return
+    numbers = range(1, len(devices) + 1)
+    wide, name = len(str(len(devices))), max(len(device.address) for device in devices)
+    yield from ("", "GPU links: x joins two devices")
+    yield f"  {'':{wide}}  {'':{name}}  " + " ".join(f"{number:>{wide}}" for number in numbers)
+    for number, device in zip(numbers, devices, strict=True):
+        marks = ("-" if other is device else "x" if other.address in device.links else "." for other in devices)
+        yield f"  {number:>{wide}}  {device.address:{name}}  " + " ".join(f"{mark:>{wide}}" for mark in marks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

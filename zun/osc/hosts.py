@@ -48,7 +48,7 @@ class ShowHostTopology(command.Lister):
 
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
-        known = (versions.MIXED_VERSION, versions.DEVICES_VERSION)
+        known = (versions.LINKS_VERSION, versions.MIXED_VERSION, versions.DEVICES_VERSION)
         offered = (each for each in known if versions.offers(manager.container, each))
         version = next(offered, versions.PLACEMENT_VERSION)
         http = versions.http_at(manager.container, "appcontainer host topology show", version)

@@ -10,6 +10,7 @@ from zunclient.api_versions import APIVersion
 from zun.osc import mounts, pairs, versions
 from zun.osc.explanation import option
 from zun.topology import CPUPolicy
+from zun.topology.device_request import DeviceSame
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +67,8 @@ def options(fields: Mapping[str, Any]) -> list[str]:
 def version_for(fields: Mapping[str, Any], least: APIVersion) -> APIVersion:
     """Return the first version that knows each member of a request and each of its hints, and at least ``least``."""
     hinted = fields.get("hints", ())
+    if fields.get("device_same") == DeviceSame.LINK:
+        return versions.LINKS_VERSION
     if "dedicated_cpus" in fields or fields.get("cpu_policy") == CPUPolicy.MIXED:
         return versions.MIXED_VERSION
     if mounts.newest(fields.get("mounts", ())):
@@ -158,8 +161,10 @@ _DEVICES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "device_same": (
         "--device-same",
         {
-            "choices": ("none", "switch", "cell", "host"),
-            "help": "Part of the host that a device of each kind share: their PCIe switch or their cell.",
+            "choices": ("none", "link", "switch", "cell", "host"),
+            "help": "Part of the host that a device of each kind share: their PCIe switch or their cell. link: all "
+            "GPUs of the container are linked to each other, by NVLink or xGMI (needs a server with microversion "
+            "1.47).",
         },
     ),
 }

@@ -19,6 +19,7 @@ from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import CellFree, Dimension, Isolation, PlacementRequest, Refusal, RefusalCode, amounts
+from zun.topology.device_request import DeviceSame
 
 # Hosts whose code comes from the exact plan. Further hosts get the code of the filter that rejected them.
 EXACT_HOSTS = 1000
@@ -305,7 +306,9 @@ def _device_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> l
     found = [f"with {each.count} of devices {each.name}" for each in nearest.devices]
     if any(each.numa_policy != other.numa_policy for each, other in zip(nearest.devices, wanted.devices, strict=False)):
         found.append(f"with device policy {', '.join(sorted({str(each.numa_policy) for each in nearest.devices}))}")
-    if nearest.device_same != wanted.device_same:
+    if wanted.device_same == DeviceSame.LINK != nearest.device_same:
+        found.append("without links between them")
+    elif nearest.device_same != wanted.device_same:
         found.append(f"with devices on the same {nearest.device_same}")
     return found
 

@@ -26,9 +26,14 @@ class DevicePolicy(StrEnum):
 
 
 class DeviceSame(StrEnum):
-    """The part of a host that all devices of one group share. A group has one device of each request."""
+    """The part of a host that all devices of one group share. A group has one device of each request.
+
+    With ``LINK``, one group has all devices of the container that GPU links can join (``DeviceView.can_link``).
+    """
 
     NONE = "none"
+    LINK = "link"
+    """A GPU link (NVLink, xGMI) between each two of them."""
     SWITCH = "switch"
     """The PCIe switch."""
     CELL = "cell"

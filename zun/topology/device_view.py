@@ -79,6 +79,16 @@ class DeviceView:
             return f"device {address} is given in {parts}, and {holder} is held"
         return f"device {address} cannot be shared with {holder}, which is held"
 
+    def can_link(self, device: Device) -> bool:
+        """Return whether a GPU link can join the device to another one.
+
+        A file has none, nor has a PCI device whose class is neither display controller (``03``) nor processing
+        accelerator (``12``): a network card or a disk. What a CDI name describes is not known, so it can have links.
+        """
+        if device.address in self.linked:
+            return True
+        return device.type != DeviceType.PATH and device.class_id[:2] in ("", "03", "12")
+
     def described(self, given: GivenDevice) -> GivenDevice:
         """Return ``given`` with what the host tells of the device now, or unchanged if the host does not offer it."""
         device = self.by_address.get(given.address)

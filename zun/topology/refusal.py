@@ -79,7 +79,7 @@ class Dimension(StrEnum):
     DEVICE_POLICY = "device-policy"
     """Weaker NUMA policies of devices (``required``, ``socket``, ``preferred``, ``none``), as few steps as possible."""
     DEVICE_SAME = "device-same"
-    """The next larger part of the host that the devices of a group share."""
+    """The next larger part of the host that the devices of a group share; after ``link``, the host."""
     DEVICES = "devices"
     """Fewer devices. The total falls as little as possible; it may fall to 0."""
 

@@ -12,6 +12,7 @@ from zun.api.settings import Settings
 from zun.common import processes, subnets
 from zun.policies.containers import CAPABILITIES
 from zun.topology import CPUPolicy
+from zun.topology.device_request import DeviceSame
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
 
@@ -314,6 +315,7 @@ CREATE_GATES = (
     *(Gate(name, microversion.PLACEMENT) for name in numa.FIELDS),
     *(Gate(name, microversion.TRAITS) for name in traits.FIELDS),
     *(Gate(name, microversion.DEVICE_REQUESTS) for name in devices.FIELDS),
+    Gate("device_same", microversion.DEVICE_LINKS, value=DeviceSame.LINK),
     Gate("cpu_policy", microversion.MIXED, value=CPUPolicy.MIXED),
     *(Gate(name, microversion.MIXED) for name in numa.MIXED_FIELDS),
     Gate("capabilities", microversion.CAPABILITIES),

@@ -13,6 +13,7 @@ from zun.db.compute_nodes import HostUsage
 from zun.objects.placement import held_plan
 from zun.topology import CpuSet, HostTopology, NUMACell, Plan, devices
 from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.device_view import DeviceView
 from zun.topology.foreign import ForeignShare
 
 NOUN = "hosts"
@@ -86,6 +87,7 @@ class Device(TypedDict):
     trusted: bool
     resource_class: str | None
     traits: list[str]
+    links: NotRequired[Annotated[list[str], microversion.DEVICE_LINKS]]
 
 
 class Foreign(TypedDict):
@@ -189,7 +191,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
         "claims": [_claim(row, plan, version) for row, plan in plans],
     }
     if version >= microversion.DEVICES:
-        shown["devices"] = [_device(device) for device in host.devices]
+        shown["devices"] = [_device(device, host.device_view, version) for device in host.devices]
     if version >= microversion.FOREIGN:
         shown["foreign"] = list(_foreign(host))
     return shown
@@ -213,8 +215,8 @@ def _foreign(host: HostTopology) -> Iterator[Foreign]:
             }
 
 
-def _device(device: devices.Device) -> Device:
-    return {
+def _device(device: devices.Device, view: DeviceView, version: Version) -> Device:
+    shown: Device = {
         "address": device.address,
         "vendor_id": device.vendor_id,
         "product_id": device.product_id,
@@ -232,6 +234,9 @@ def _device(device: devices.Device) -> Device:
         "resource_class": device.resource_class,
         "traits": list(device.traits),
     }
+    if version >= microversion.DEVICE_LINKS:
+        shown["links"] = sorted(view.linked.get(device.address, ()))
+    return shown
 
 
 def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]]) -> Cell:

@@ -12,15 +12,16 @@ Cells are masks of positions in ``HostView.cells``: 0b101 is the first and the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property, reduce
-from operator import or_
+from operator import itemgetter, or_
 from typing import NamedTuple, Self
 
-from zun.topology.device_request import DevicePolicy, DeviceRequest, GivenDevice, HeldDevice
+from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame, GivenDevice, HeldDevice
 from zun.topology.device_view import DeviceView, Rivals, rivals, serving
 from zun.topology.devices import Device, DeviceType
 from zun.topology.search.device_groups import Chosen, Groups, LikeGroupCosts, Options, places_of, serve
+from zun.topology.search.links import linked_sets
 from zun.topology.search.sets import Supply
 from zun.topology.search.steps import Steps
 from zun.topology.view import CellView, HostView
@@ -75,18 +76,27 @@ class DeviceSearch:
         self.view = view
         self.requests = [each for each in requests if each.count]
         self.steps = steps or Steps()
-        taken = devices.taken(held)
+        taken = self._taken = devices.taken(held)
         serves = [[each for each in serving(devices, r) if each.address not in taken] for r in self.requests]
+        counts = [each.count for each in self.requests]
+        linked = None
+        if same == DeviceSame.LINK and sum(counts) > 1:
+            linked = linked_sets(devices, serves, counts, self.steps)
+            useful = frozenset().union(*linked)
+            serves = [[each for each in able if each.address in useful] for able in serves]
         self.free = serves[0] if len(serves) == 1 else _union(serves)
         positions = {device.address: position for position, device in enumerate(self.free)}
         self.able = [[positions[device.address] for device in able] for able in serves]
         self.apart = len(self.free) == sum([len(able) for able in serves])
         """True if no device serves two requests."""
-        self.rivals = rivals(self.free) if sum([each.count for each in self.requests]) > 1 else []
+        self.rivals = rivals(self.free) if sum(counts) > 1 else []
         """Pairs of sides (positions): a container has devices of one side at most."""
         places = places_of(self.free, self.able, devices.homes, same) if len(self.requests) > 1 else None
         self.groups = None if places is None else Groups(self.requests, places, self.steps)
         """The groups that must share a place; None if groups share nothing."""
+        self.linked = None if linked is None else [{positions[address] for address in each} for each in linked]
+        """The positions of the devices that the container may have together, by maximal clique of the links; None if
+        no links are asked for."""
         self._devices, self._held = devices, held
         self._sources, self._source_of = self._all_sources()
         self._deciding = reduce(or_, [source.deciding for source in self._sources], 0)
@@ -170,7 +180,7 @@ class DeviceSearch:
         rarity = self._rarity()
         return [
             {
-                position: (far << width + 4 * _RARITY) + (rarity[position] + 1 << width)
+                position: (far << width + 5 * _RARITY) + (rarity[position] + 1 << width)
                 - (1 << (last - row) * size + size - 1 - position)
                 for position, far in each.items()
             }
@@ -181,8 +191,9 @@ class DeviceSearch:
         """Return by position how much others would miss the device.
 
         A device with fewer traits is missed less, then one that is not a physical function and has no parts, then one
-        whose switch or whole is in use already.
+        with fewer links to free devices, then one whose switch or whole is in use already.
         """
+        linked = self._devices.linked
         worn = set()
         for each in self._held:
             device = self._devices.by_address.get(each.address)
@@ -191,23 +202,31 @@ class DeviceSearch:
         worn.discard(None)
         parted = self._devices.virtual
         return [
-            (((len(device.traits) << _RARITY) + (device.type == DeviceType.PF or device.address in parted)) << _RARITY)
+            (((len(device.traits) << _RARITY) + (device.type == DeviceType.PF or device.address in parted))
+             << 2 * _RARITY)
+            + (len(linked[device.address] - self._taken.keys() if device.address in linked else ()) << _RARITY)
             + (device.switch not in worn and device.physical not in worn)
             for device in self.free
         ]
 
     # The cheapest choice
 
-    def _quick_costs(self) -> LikeGroupCosts | list[Row] | None:
+    def _quick_costs(self) -> LikeGroupCosts | list[tuple[Row, ...]] | None:
         """Return what tells the cost of devices by their sources, or None if devices must be chosen for that."""
         if self.rivals or not self.apart:
             return None
         if self.groups is not None:
             return LikeGroupCosts(self.groups, self.requests[0].count, self._source_of) if self.groups.alike else None
-        return [
-            (request.count, [*Counter(sources.values()).items()])
-            for request, sources in zip(self.requests, self._source_of, strict=True)
-        ]
+        if self.linked is not None:
+            return [*dict.fromkeys([self._rows(together) for together in self.linked])]
+        return [self._rows(range(len(self.free)))]
+
+    def _rows(self, together: Container[int]) -> tuple[Row, ...]:
+        """Return the rows of these devices (positions)."""
+        return tuple([
+            (request.count, tuple(sorted(Counter([source for p, source in each.items() if p in together]).items())))
+            for request, each in zip(self.requests, self._source_of, strict=True)
+        ])
 
     def _cost(self, prices: Sequence[int | None]) -> int | None:
         """Return the cost of the cheapest devices at these prices of the sources, or None if there are too few."""
@@ -215,7 +234,9 @@ class DeviceSearch:
             self.steps.spend(len(self._quick) // 8)
             return self._quick.cost(prices)
         if self._quick is not None:
-            return _cost_of_rows(self._quick, prices)
+            self.steps.spend(len(self._quick) // 8)
+            costs = [cost for rows in self._quick if (cost := _cost_of_rows(rows, prices)) is not None]
+            return min(costs, default=None)
         found = self._best(self._options(prices))
         return None if found is None else found[0]
 
@@ -250,10 +271,18 @@ class DeviceSearch:
 
     def _choose(self, options: Options) -> Chosen | None:
         """Return the cheapest devices, not looking at rivals."""
-        self.steps.spend(len(self.free) // 4)
+        if self.linked is not None:
+            some = [self._serve([_of(each, together) for each in options]) for together in self.linked]
+            return min([each for each in some if each is not None], key=itemgetter(0), default=None)
         if self.groups is None:
-            return serve(options, [each.count for each in self.requests], self.apart, self.steps)
+            return self._serve(options)
+        self.steps.spend(len(self.free) // 4)
         return self.groups.cheapest(options, self.apart)
+
+    def _serve(self, options: Options) -> Chosen | None:
+        """Return the cheapest devices that share nothing."""
+        self.steps.spend(len(self.free) // 4)
+        return serve(options, [each.count for each in self.requests], self.apart, self.steps)
 
     # Lower bounds
 
@@ -339,8 +368,8 @@ class Teller:
         return None if far is None else far * self._weight
 
 
-Row = tuple[int, list[tuple[int, int]]]
-"""A request without groups: the number of devices, and how many serve by source. Example: (2, [(0, 4), (1, 1)])."""
+Row = tuple[int, tuple[tuple[int, int], ...]]
+"""A request without groups: the number of devices, and how many serve by source. Example: (2, ((0, 4), (1, 1)))."""
 
 
 def _cost_of_rows(rows: Sequence[Row], prices: Sequence[int | None]) -> int | None:
@@ -375,5 +404,9 @@ def _union(serves: Sequence[Sequence[Device]]) -> list[Device]:
     return [found[address] for address in sorted(found)]
 
 
-def _without(costs: dict[int, int], positions: Sequence[int]) -> dict[int, int]:
+def _without(costs: dict[int, int], positions: Container[int]) -> dict[int, int]:
     return {position: cost for position, cost in costs.items() if position not in positions}
+
+
+def _of(costs: dict[int, int], positions: Container[int]) -> dict[int, int]:
+    return {position: cost for position, cost in costs.items() if position in positions}

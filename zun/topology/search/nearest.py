@@ -7,7 +7,7 @@ For a list with one entry a cell, the least reduction is a cheapest matching of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice, permutations, product
@@ -359,9 +359,7 @@ def _device_conditions(
     if not request.devices or not fits(without_devices(request)):
         return
     yield Dimension.DEVICE_POLICY, _weaker_policies(request)
-    sames = [*DeviceSame][1:]
-    place = DeviceSame(request.device_same)
-    wider = sames[sames.index(place) + 1 :] if place in sames else []
+    wider = _WIDER.get(DeviceSame(request.device_same), ())
     yield Dimension.DEVICE_SAME, (replace(request, device_same=each) for each in wider)
     fewer = _fewer_devices(request, fits)
     yield Dimension.DEVICES, iter(() if fewer is None else (fewer,))
@@ -382,6 +380,13 @@ def weaker(request: DeviceRequest, policy: DevicePolicy) -> DeviceRequest:
     """Return the request with this policy if that is weaker than its own, else as it is."""
     return replace(request, numa_policy=max(request.numa_policy, policy, key=STRICTEST_FIRST.index))
 
+
+_WIDER: Mapping[DeviceSame, Sequence[DeviceSame]] = {
+    DeviceSame.LINK: (DeviceSame.HOST,),  # links join devices of several switches and cells
+    DeviceSame.SWITCH: (DeviceSame.CELL, DeviceSame.HOST),
+    DeviceSame.CELL: (DeviceSame.HOST,),
+}
+"""The larger parts of the host that the devices of a group can share instead, smallest first."""
 
 STRICTEST_FIRST = [*map(str, (DevicePolicy.REQUIRED, DevicePolicy.SOCKET, DevicePolicy.PREFERRED, DevicePolicy.NONE))]
 

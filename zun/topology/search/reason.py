@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from zun.topology import amounts
 from zun.topology.cells import HostTopology
-from zun.topology.device_request import DevicePolicy, DeviceSame
+from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame
 from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.cores import capacity
+from zun.topology.search.links import maximal_cliques
 from zun.topology.search.nearest import Fits, weaker
 from zun.topology.search.question import Question
-from zun.topology.search.steps import STEPS
+from zun.topology.search.steps import STEPS, Steps
 from zun.topology.usage import Usage
 from zun.topology.view import CellView, view_of
 
@@ -81,6 +82,8 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
     if request.device_same in (DeviceSame.SWITCH, DeviceSame.CELL) and fits(loose):
         words = f"the free devices do not share a {request.device_same} as device_same wants"
         return f"{words}, where CPUs and memory are free: {'; '.join(there)}"
+    if request.device_same == DeviceSame.LINK and fits(loose):
+        return f"{_unlinked(topology.device_view, asked)}: {'; '.join(there)}"
     for row, (each, other) in enumerate(zip(request.devices, fewer, strict=True)):
         if other != request and fits(other):
             return f"policy {each.numa_policy} rules out free devices for every place of the container: {there[row]}"
@@ -100,6 +103,20 @@ def _excluded(view: DeviceView, usage: Usage, devices: Sequence[Device]) -> str:
     pairs = [(address, holder) for address, holder in holders if address != holder]
     more = f"; so are {len(pairs) - 1} more" if len(pairs) > 1 else ""
     return f"; {view.why_taken(*pairs[0])}{more}" if pairs else ""
+
+
+def _unlinked(view: DeviceView, asked: Sequence[tuple[DeviceRequest, Sequence[Device]]]) -> str:
+    """Return how many of the free devices GPU links join at most, if that is why they do not serve."""
+    free = {device.address for _, devices in asked for device in devices if view.can_link(device)}
+    steps = Steps()
+    most = max(map(len, maximal_cliques(sorted(free), view.linked, steps)), default=0)
+    wanted = sum([each.count for each, devices in asked if all(map(view.can_link, devices))])
+    kinds = "NVLink or xGMI, which device_same link wants"
+    if most < 2:
+        return f"no GPU link ({kinds}) joins two of the free devices"
+    if most < wanted and not steps.cut:
+        return f"GPU links ({kinds}) join at most {most} of the free devices all to all, and {wanted} are wanted"
+    return f"the free devices that GPU links ({kinds}) join all to all do not serve, where CPUs and memory are free"
 
 
 def _where(view: DeviceView, devices: Sequence[Device]) -> str:

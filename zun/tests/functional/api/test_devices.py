@@ -127,6 +127,21 @@ def test_older_versions_refuse_devices(api, path, field, value):
     assert field in reply.error["detail"] and "1.45" in reply.error["detail"]
 
 
+@pytest.mark.parametrize("path", ["containers", "placement/dry_run", "placement/capacity"])
+def test_linked_devices_are_asked_for_from_1_47_on(api, path):
+    fields = {"image": "demo", "devices": [{"alias": "gpu", "count": 4}], "device_same": "link"}
+    reply = api.at("1.46").post(f"/v1/{path}", fields)
+    assert reply.refusal == (400, "invalid-param-in-version")
+    assert "device_same" in reply.error["detail"] and "1.47" in reply.error["detail"]
+    assert api.at("1.47").post(f"/v1/{path}", fields).status in (200, 202)
+
+
+def test_a_container_shows_that_its_devices_are_linked(api):
+    reply = asked(api.at("1.47"), devices=[{"alias": "gpu", "count": 4}], device_same="link")
+    assert reply.json["device_same"] == api.get(f"/v1/containers/{reply.json['uuid']}").json["device_same"] == "link"
+    assert db.get(reply.json["uuid"])["placement"]["device_same"] == "link"
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "text"),
     [
@@ -140,7 +155,7 @@ def test_older_versions_refuse_devices(api, path, field, value):
         ({"devices": [{"alias": "gpu", "vendor_id": "10de"}]}, "schema-validation-error", "devices.0"),
         ({"devices": [{"alias": "gpu", "traits": ["AVX"]}]}, "schema-validation-error", "AVX is not a trait"),
         ({"devices": [{"alias": "gpu"}] * 17}, "schema-validation-error", "devices: it is too long"),
-        ({"device_same": "rack"}, "schema-validation-error", "device_same: 'rack' is not one of none, switch"),
+        ({"device_same": "rack"}, "schema-validation-error", "device_same: 'rack' is not one of none, link, switch"),
         ({"devices": [{"alias": "tpu"}]}, "invalid-value", "devices: there is no alias 'tpu'. This cloud has gpu, nic"),
         ({"device_same": "switch"}, "invalid-value", "device_same: it is about devices: ask for devices with it"),
         ({"devices": [], "device_numa_policy": "none"}, "invalid-value", "device_numa_policy: it is about devices"),

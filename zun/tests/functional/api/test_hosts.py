@@ -280,3 +280,13 @@ def test_a_map_shows_the_offered_devices_from_1_44_on(admin_api, topology):
     [shown] = admin_api.at("1.44").get("/v1/hosts/host-1/topology").json["devices"]
     assert (shown["address"], shown["cell"], shown["switch"]) == ("0000:81:00.0", 1, "0000:82:00.0")
     assert (shown["type"], shown["nodes"], shown["trusted"]) == ("type-PCI", ["/dev/nvidia0"], False)
+
+
+def test_a_map_shows_links_of_devices_from_1_47_on(admin_api, topology):
+    """From both ends, although the machine told one, and without devices that the host does not offer."""
+    gpus = (Device("0000:81:00.0", links=("0000:82:00.0", "0000:83:00.0")), Device("0000:82:00.0"))
+    compute_nodes.put("host-1", {"topology": replace(topology, devices=gpus).to_dict()})
+    before = admin_api.at("1.46").get("/v1/hosts/host-1/topology").json["devices"]
+    shown = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]
+    assert [each.pop("links") for each in shown] == [["0000:82:00.0"], ["0000:81:00.0"]]
+    assert shown == before

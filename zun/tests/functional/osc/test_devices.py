@@ -50,6 +50,14 @@ def test_devices_go_out_at_1_45(argv, body):
     assert run(PlacementDryRun, *argv) == [Asked("POST", "/v1/placement/dry_run", "1.45", body)]
 
 
+def test_linked_devices_go_out_at_1_47():
+    argv = ("--device", "gpu=4", "--device-same", "link")
+    body = {"devices": [{"alias": "gpu", "count": 4}], "device_same": "link"}
+    assert run(PlacementDryRun, *argv, max_version="1.47") == [Asked("POST", "/v1/placement/dry_run", "1.47", body)]
+    with pytest.raises(exceptions.CommandError, match=r"--device, --device-same needs .* 1\.47 or later"):
+        run(CreateContainer, *argv, "busybox", max_version="1.46")
+
+
 @pytest.mark.parametrize("text", ["", "=2", "gpu=", "gpu=0", "gpu=two", "gpu=2,"])
 def test_malformed_devices_end_with_usage(text, capsys):
     with pytest.raises(SystemExit):

@@ -223,6 +223,31 @@ def device(address: str, cell: int | None, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_linked_devices_stand_in_a_table():
+    """Nine devices are linked to the tenth, and a device without a link is left out."""
+    addresses = [f"0000:{number:02}:00.0" for number in range(10)]
+    entries = [device(each, 0, links=[addresses[-1]]) for each in addresses[:-1]]
+    entries += [device(addresses[-1], 0, links=addresses[:-1]), device("0000:99:00.0", 0, links=[])]
+    lines = host_map.picture(host(cell(0, "0", "0"), devices=entries))
+    place = lines.index("GPU links: x joins two devices")
+    assert lines[place - 1 : place + 13] == [
+        "",
+        "GPU links: x joins two devices",
+        "                     1  2  3  4  5  6  7  8  9 10",
+        "   1  0000:00:00.0   -  .  .  .  .  .  .  .  .  x",
+        "   2  0000:01:00.0   .  -  .  .  .  .  .  .  .  x",
+        "   3  0000:02:00.0   .  .  -  .  .  .  .  .  .  x",
+        "   4  0000:03:00.0   .  .  .  -  .  .  .  .  .  x",
+        "   5  0000:04:00.0   .  .  .  .  -  .  .  .  .  x",
+        "   6  0000:05:00.0   .  .  .  .  .  -  .  .  .  x",
+        "   7  0000:06:00.0   .  .  .  .  .  .  -  .  .  x",
+        "   8  0000:07:00.0   .  .  .  .  .  .  .  -  .  x",
+        "   9  0000:08:00.0   .  .  .  .  .  .  .  .  -  x",
+        "  10  0000:09:00.0   x  x  x  x  x  x  x  x  x  -",
+        "",
+    ]
+
+
 def test_devices_stand_below_their_cells():
     there = device("0000:81:00.0", 1, resource_class="CUSTOM_GPU", switch="0000:80:02.0", nodes=["/dev/nvidia0"])
     unknown = device("0000:05:10.1", None, type="type-VF", physical_network="physnet1", interfaces=["ens1v1"])

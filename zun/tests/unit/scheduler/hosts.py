@@ -73,7 +73,7 @@ def device(address, cell=0, **fields):
 
 OFFERS = (
     device("81:00.0"),
-    device("82:00.0", 1),
+    device("82:00.0", 1, links=("0000:81:00.0", "0000:84:00.0")),
     device("83:00.0", None),
     device("84:00.0", 1, product_id="20b0", traits=("CUSTOM_A",)),
     device("05:00.0", type=DeviceType.PF, vendor_id="8086"),

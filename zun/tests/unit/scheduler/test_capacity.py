@@ -19,12 +19,14 @@ from zun.tests.unit.scheduler.hosts import (
     ALL_FILTERS,
     UP,
     configuration,
+    device,
     full,
     holding,
     host,
     placements,
     spec,
     used_hosts,
+    wanting,
     without_cpus,
 )
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, RefusalCode
@@ -57,6 +59,22 @@ def created(hosts, wanted, most):
         )
         on[name] += 1
     return most, on
+
+
+@pytest.mark.parametrize(("pairs", "count", "places"), [
+    pytest.param([], 2, 0, id="no-links"),
+    pytest.param([(0, 1), (1, 2), (2, 3)], 2, 2, id="chain"),
+    pytest.param([(1, 2), (1, 3), (2, 3), (0, 1)], 3, 1, id="island-of-three"),
+    pytest.param([(1, 2), (1, 3), (2, 3), (0, 1)], 4, 0, id="no-four-all-to-all"),
+])
+def test_linked_devices_are_counted(pairs, count, places):
+    """Four GPUs of one cell, as many containers as creates that succeed."""
+    devices = [device(f"8{n}:00.0", links=tuple(f"0000:8{b}:00.0" for a, b in pairs if a == n)) for n in range(4)]
+    there = host(topology=replace(machine(), devices=tuple(devices)))
+    wanted = spec(1, placement={"devices": (wanting(count=count),), "device_same": "link"})
+    answer = counted([there], wanted)
+    assert (answer.complete, answer.hosts[0].count, answer.hosts[0].code) == (True, places, RefusalCode.DEVICES)
+    assert created([there], wanted, 9)[0] == places
 
 
 @proof(120)

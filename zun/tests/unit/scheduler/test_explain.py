@@ -25,7 +25,18 @@ from zun.scheduler.host_state import Aggregate
 from zun.scheduler.select import NoValidHost, select
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.scheduler.hosts import ALL_FILTERS, UP, configuration, full, host, placements, spec, used_hosts
+from zun.tests.unit.scheduler.hosts import (
+    ALL_FILTERS,
+    UP,
+    configuration,
+    device,
+    full,
+    host,
+    placements,
+    spec,
+    used_hosts,
+    wanting,
+)
 from zun.topology import HostTopology, PlacementRequest, RefusalCode
 from zun.topology.device_request import DevicePolicy, DeviceSame
 
@@ -161,6 +172,20 @@ def test_the_whole_record():
         ],
         "details_left_out": 0,
     }
+
+
+def test_a_missing_link_is_told_to_the_user():
+    gpus = (device("81:00.0", links=("0000:82:00.0",)), device("82:00.0"), device("83:00.0"))
+    wanted = spec(placement={"devices": (wanting(count=3),), "device_same": "link"})
+    told = record([host(topology=replace(machine(), devices=gpus))], wanted)
+    assert told["reason"].endswith(
+        "Nearest miss: GPU links (NVLink or xGMI, which device_same link wants) join at most 2 of the free devices all "
+        "to all, and 3 are wanted: gpu: free are 3 on cell 0. A request for 2 CPUs and 64 MiB with 3 of devices gpu "
+        "without links between them would fit now."
+    )
+    changes = {each["dimension"]: each["change"] for each in told["changes"]}
+    assert changes["device-same"] == {"device_same": "host"}
+    assert [each["count"] for each in changes["devices"]["devices"]] == [2]
 
 
 def test_every_wish_is_told_under_its_name_in_the_api():

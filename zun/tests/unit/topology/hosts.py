@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
 from zun.topology.cpuset import union
@@ -348,6 +349,8 @@ def device_case(
         cells = topology.cells
         sockets = tuple(union(cell.cpus for cell in cells[first : first + 2]) for first in range(0, len(cells), 2))
     devices = random_devices(rng, topology)
+    if "link" in sames:
+        devices = linked(rng, devices)
     kept = devices
     held = [*[GivenDevice.of("held", device) for device in devices], GivenDevice("held", "0000:99:00.7")]
     for number, given in enumerate(some(rng, held, 0, 2) if rarely(rng, 0.6) else ()):
@@ -357,6 +360,27 @@ def device_case(
     topology = replace(topology, devices=kept, sockets=tuple(socket for socket in sockets if socket))
     asked = tuple(_device_request(rng, f"alias-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
     return topology, usage, replace(request, devices=asked, device_same=rng.choice(sames))
+
+
+def link_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """A request for two to four linked devices of a host that is otherwise empty, so that the links decide."""
+    topology = random_topology(rng, cells=4, most_cpus=4, settings=0)
+    devices = random_devices(rng, topology, 8)
+    if rng.random() < 0.7:  # no device rules out another
+        devices = tuple(replace(each, type=DeviceType.PCI, physical=None, iommu_group=None) for each in devices)
+    devices = linked(rng, devices)
+    held = some(rng, [GivenDevice.of("held", device) for device in devices], 0, 1) if rarely(rng, 0.3) else ()
+    usage = Usage().with_claim("other", Plan({}, devices=tuple(held)))
+    counts = rng.choice(((2,), (3,), (4,), (1, 1), (2, 1), (2, 2)))
+    asked = tuple(
+        DeviceRequest(
+            f"alias-{number}", count, (DeviceMatch(vendor_id=rng.choice((None, None, "10de"))),),
+            numa_policy=rng.choice([*DevicePolicy, *[DevicePolicy.PREFERRED] * 4]),
+        )
+        for number, count in enumerate(counts)
+    )
+    topology = replace(topology, devices=devices)
+    return topology, usage, replace(_modest_request(rng), devices=asked, device_same="link")
 
 
 def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) -> tuple[Device, ...]:
@@ -394,6 +418,43 @@ def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) ->
             )
         )
     return tuple(devices)
+
+
+def linked(rng: random.Random, devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Return the devices with links as machines have them, told at both ends, at one, or to a device that is hidden.
+
+    Most devices are GPUs, and some have no class. Of a cube mesh, each half is linked all to all, and each device to
+    its neighbour in the other half.
+    """
+    order = rng.sample(range(len(devices)), len(devices))
+    half = (len(order) + 1) // 2
+    everybody = [*combinations(range(len(order)), 2)]
+    shape = rng.choice(("none", "ring", "mesh", "islands", "cube mesh", "any", "any"))
+    pairs = {
+        "none": [],
+        "ring": [(a, (a + 1) % len(order)) for a in range(len(order))],
+        "mesh": everybody,
+        "islands": [(a, b) for a, b in everybody if (a < half) == (b < half)],
+        "cube mesh": [(a, b) for a, b in everybody if (a < half) == (b < half) or b == a + half],
+        "any": some(rng, everybody),
+    }[shape]
+    ends: list[set[str]] = [set() for _ in devices]
+    for a, b in pairs:
+        one, other = order[a], order[b]
+        which = rng.choice(("both", "both", "one", "other"))
+        if which != "other":
+            ends[one].add(devices[other].address)
+        if which != "one":
+            ends[other].add(devices[one].address)
+    for each in ends:
+        if rarely(rng, 0.1):
+            each.add("0000:99:00.9")
+    classes = rng.choice((("030200",), ("",), ("030200", "120000", "", "020000", "010802")))
+    kinds = rng.choice(((None,), (None, None, None, DeviceType.PATH)))
+    return tuple(
+        replace(device, links=tuple(sorted(each)), class_id=rng.choice(classes), type=rng.choice(kinds) or device.type)
+        for device, each in zip(devices, ends, strict=True)
+    )
 
 
 def _modest_request(rng: random.Random) -> PlacementRequest:

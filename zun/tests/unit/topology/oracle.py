@@ -340,7 +340,7 @@ class Devices:
             addresses = [device.address for device in given]
             if len(set(addresses)) < len(given) or any(cannot_go_together(*pair) for pair in permutations(given, 2)):
                 continue
-            if not self.grouped(choice):
+            if not self.grouped(choice) or not self.linked(given):
                 continue
             far = sum(
                 self.distance(d, each.numa_policy, cells)
@@ -350,12 +350,24 @@ class Devices:
                 far,
                 sum(len(d.traits) for d in given),
                 sum(d.type == "type-PF" or any(o.physical == d.address for o in self.topology.devices) for d in given),
+                sum(joined(d, other) for d in given for other in self.free),
                 sum(not {d.switch, d.physical} & self.worn for d in given),
                 [[d.address for d in devices] for devices in choice],
             )
             if best is None or key < best:
                 best = key
         return best
+
+    def linked(self, given) -> bool:
+        """Whether a GPU link joins each two devices that can have one."""
+        if self.request.device_same != "link":
+            return True
+
+        def able(one):
+            has_some = any(joined(one, other) for other in self.topology.devices)
+            return has_some or (one.type != "path" and one.class_id[:2] not in ("01", "02"))
+
+        return all(joined(one, other) for one, other in combinations([each for each in given if able(each)], 2))
 
     def grouped(self, choice) -> bool:
         """Whether some order of the devices of each request puts those that share a place at the same position."""
@@ -381,6 +393,11 @@ def cannot_go_together(one, other) -> bool:
     """Whether no container can have both devices: a card and its function, or VFIO beside a driver of the kernel."""
     in_one_group = one.iommu_group is not None and one.iommu_group == other.iommu_group
     return one.address == other.physical or (in_one_group and one.driver == "vfio-pci" != other.driver)
+
+
+def joined(one, other) -> bool:
+    """Whether a GPU link joins two devices."""
+    return one is not other and (one.address in other.links or other.address in one.links)
 
 
 def excludes(held, device) -> bool:

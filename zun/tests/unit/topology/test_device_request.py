@@ -80,7 +80,7 @@ def test_records():
 
 
 def test_same_is_checked():
-    with pytest.raises(ValueError, match="device_same must be one of none, switch, cell, host, not 'bus'"):
+    with pytest.raises(ValueError, match="device_same must be one of none, link, switch, cell, host, not 'bus'"):
         PlacementRequest(2, 100, device_same="bus")
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from zun.tests.unit.topology.hosts import (
     device_case,
     like_cells,
+    link_case,
     mixed_case,
     proof_size,
     random_case,
@@ -177,15 +178,22 @@ def test_short_memory():
         {"cells": 6, "smt": (1,), "most_cpus": 2, "sames": ("switch", "cell")}, id="groups-on-many-small-cells"
     ),
     pytest.param({"make": short_memory_case, "sames": ("switch", "cell")}, id="groups-and-short-memory"),
+    pytest.param({"sames": ("link",)}, id="links"),
+    pytest.param({"cells": 6, "smt": (1,), "most_cpus": 2, "sames": ("link",)}, id="links-on-many-small-cells"),
 ])
 def test_devices(limits):
     check_seeds(1000, partial(device_case, **limits))
 
 
+def test_links():
+    """On most hosts some devices are free, but not all of them are linked."""
+    check_seeds(1000, link_case)
+
+
 @settings(max_examples=proof_size(60), derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_devices_that_shrink(rng):
-    check(*device_case(rng, sames=("none", "switch", "cell")))
+    check(*device_case(rng, sames=("none", "link", "switch", "cell")))
 
 
 @settings(max_examples=proof_size(60), derandomize=True)

@@ -466,7 +466,7 @@ def searches(sames: Sequence[str]) -> Iterator[tuple[int, DeviceSearch, DeviceSe
             yield seed, *[DeviceSearch(*arguments, request.device_same) for _ in range(2)]
 
 
-@pytest.mark.parametrize("sames", [("none",), ("switch", "cell")])
+@pytest.mark.parametrize("sames", [("none",), ("link",), ("switch", "cell")])
 def test_costs_are_remembered_by_what_decides_them(sames):
     for seed, search, slow in searches(sames):
         slow._quick, slow._deciding = None, -1
@@ -474,7 +474,7 @@ def test_costs_are_remembered_by_what_decides_them(sames):
         assert [search.cost(mask) for mask in masks] == [slow.cost(mask) for mask in masks], seed
 
 
-@pytest.mark.parametrize("sames", [("none",), ("switch", "cell")])
+@pytest.mark.parametrize("sames", [("none",), ("link",), ("switch", "cell")])
 def test_cells_with_devices_have_the_supplies(sames):
     ruled_out = 0
     for seed, search, _ in searches(sames):
@@ -544,7 +544,7 @@ def test_stated_changes_of_devices_are_smallest():
     seen: Counter[str] = Counter()
     order = ["required", "socket", "preferred", "none"]
     for seed in range(proof_size(200)):
-        topology, usage, request = device_case(random.Random(seed), sames=("none", "switch", "cell"))
+        topology, usage, request = device_case(random.Random(seed), sames=("none", "link", "switch", "cell"))
         refusal = plan(topology, usage, request)
         if not isinstance(refusal, Refusal) or refusal.code != "devices":
             continue

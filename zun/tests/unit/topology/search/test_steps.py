@@ -113,7 +113,7 @@ def test_groups_on_a_large_host_take_few_steps(monkeypatch, size, request_):
 
 
 @pytest.mark.parametrize("most", [0, 10, 100, 1000])
-@pytest.mark.parametrize("sames", [("none",), ("switch", "cell")])
+@pytest.mark.parametrize("sames", [("none",), ("link",), ("switch", "cell")])
 def test_few_steps_never_make_an_answer_wrong(monkeypatch, most, sames):
     """A plan of a search that ended early serves; a refusal has the code of the proven one, or says that it is none."""
     seen = Counter()
