@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import itertools
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zun.osc.explanation import count
@@ -85,6 +85,13 @@ class Device:
     words: str
     links: frozenset[str] = frozenset()
     """Addresses of the devices that a GPU link joins to this one."""
+    nearest: tuple[int, ...] = ()
+    """The cells with CPUs that are nearest."""
+    switch: str = ""
+    memory_node: int | None = None
+    """The node that is the device's own memory."""
+    type: str = ""
+    resource_class: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,17 +175,35 @@ def _own(claim: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _device(entry: Mapping[str, Any]) -> Device:
+    cell, nearest, memory_node = entry["cell"], entry.get("nearest_cells", ()), entry.get("memory_node")
+    kind, switch = entry["type"].removeprefix("type-"), entry["switch"] or ""
     told = (
         entry["vendor_id"] and f"{entry['vendor_id']}:{entry['product_id']}",
         entry["class_id"] and f"class {entry['class_id']}",
         entry["resource_class"],
-        entry["type"].removeprefix("type-"),
-        entry["switch"] and f"switch {entry['switch']}",
+        kind,
+        switch and f"switch {switch}",
+        memory_node is not None and f"memory node {memory_node}",
+        nearest not in ((), [], [cell]) and f"nearest to CPUs of {_cells(nearest)}",
         entry["physical_network"],
         *entry["interfaces"],
         *entry["nodes"],
     )
-    return Device(entry["address"], entry["cell"], ", ".join(filter(None, told)), frozenset(entry.get("links", ())))
+    return Device(
+        address=entry["address"],
+        cell=cell,
+        words=", ".join(filter(None, told)),
+        links=frozenset(entry.get("links", ())),
+        nearest=tuple(nearest),
+        switch=switch,
+        memory_node=memory_node,
+        type=kind,
+        resource_class=entry["resource_class"] or "",
+    )
+
+
+def _cells(ids: Sequence[int]) -> str:
+    return f"{'cell' if len(ids) == 1 else 'cells'} {', '.join(map(str, ids))}"
 
 
 def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
@@ -234,6 +259,26 @@ def table(host: HostMap) -> list[tuple[Any, ...]]:
             "; ".join(_holders(host, cell)),
         )
         for cell in host.cells
+    ]
+
+
+DEVICE_COLUMNS = ("Address", "Type", "Resource Class", "Cell", "Nearest Cells", "Switch", "Memory Node", "Links")
+
+
+def device_table(host: HostMap) -> list[tuple[Any, ...]]:
+    """Return one row for each device, in the order of DEVICE_COLUMNS. What is unknown or missing is empty."""
+    return [
+        (
+            device.address,
+            device.type,
+            device.resource_class,
+            "" if device.cell is None else device.cell,
+            " ".join(map(str, device.nearest)),
+            device.switch,
+            "" if device.memory_node is None else device.memory_node,
+            " ".join(sorted(device.links)),
+        )
+        for device in host.devices
     ]
 
 

@@ -69,7 +69,10 @@ class Claim(TypedDict):
 
 
 class Device(TypedDict):
-    """One PCI device that the host offers. ``cell`` is null if the machine does not tell where the device is."""
+    """One device that the host offers. ``cell`` is null if the machine does not tell where the device is.
+
+    ``nearest_cells`` are the cells with CPUs that are nearest to the device, ``memory_node`` is its own memory.
+    """
 
     address: str
     vendor_id: str
@@ -88,6 +91,8 @@ class Device(TypedDict):
     resource_class: str | None
     traits: list[str]
     links: NotRequired[Annotated[list[str], microversion.DEVICE_LINKS]]
+    nearest_cells: NotRequired[Annotated[list[int], microversion.DEVICE_LINKS]]
+    memory_node: NotRequired[Annotated[int | None, microversion.DEVICE_LINKS]]
 
 
 class Foreign(TypedDict):
@@ -236,6 +241,8 @@ def _device(device: devices.Device, view: DeviceView, version: Version) -> Devic
     }
     if version >= microversion.DEVICE_LINKS:
         shown["links"] = sorted(view.linked.get(device.address, ()))
+        shown["nearest_cells"] = [] if device.cell is None else list(view.homes.get(device.cell, ()))
+        shown["memory_node"] = device.memory_node
     return shown
 
 

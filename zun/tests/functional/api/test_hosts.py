@@ -8,7 +8,7 @@ import pytest
 from zun.db import compute_nodes
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.api.conftest import inventory
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Usage, plan
+from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
 from zun.topology.devices import Device
 from zun.topology.foreign import Foreign, ForeignShare
 
@@ -289,4 +289,14 @@ def test_a_map_shows_links_of_devices_from_1_47_on(admin_api, topology):
     before = admin_api.at("1.46").get("/v1/hosts/host-1/topology").json["devices"]
     shown = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]
     assert [each.pop("links") for each in shown] == [["0000:82:00.0"], ["0000:81:00.0"]]
-    assert shown == before
+    new = {"nearest_cells": [], "memory_node": None}
+    assert shown == [each | new for each in before]
+
+
+@pytest.mark.parametrize(("place", "nearest"), [(None, []), (1, [1]), (2, [0, 1]), (9, [])])
+def test_a_map_shows_the_nearest_cells_of_a_device(admin_api, topology, place, nearest):
+    """Of a node without CPUs these are the cells around."""
+    there = replace(topology, cells=(*topology.cells, NUMACell(2)), devices=(Device("a", cell=place, memory_node=7),))
+    compute_nodes.put("host-1", {"topology": there.to_dict()})
+    [shown] = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]
+    assert (shown["cell"], shown["nearest_cells"], shown["memory_node"]) == (place, nearest, 7)

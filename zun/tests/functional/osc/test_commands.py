@@ -338,6 +338,20 @@ def test_topology_table_names_every_holder():
     assert printed.splitlines() == ["web 1; log (shared)", "web (memory); c-2 2; log (shared)"]
 
 
+def test_topology_lists_devices():
+    gpu = {
+        "address": "0000:81:00.0", "cell": 1, "vendor_id": "10de", "product_id": "20b0", "class_id": "030200",
+        "resource_class": "CUSTOM_GPU", "type": "type-PCI", "switch": None, "physical_network": None, "interfaces": [],
+        "nodes": [], "links": ["0000:82:00.0"], "nearest_cells": [1], "memory_node": None,
+    }  # fmt: skip
+    answers = {("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY | {"devices": [gpu]})}
+    with serving(answers, max_version="1.47") as server:
+        printed = run(hosts.ShowHostTopology, server, "--devices", "-f", "value", "h1")
+
+    assert [one.version for one in server.asked_of_v1] == ["1.47"]
+    assert printed.split() == ["0000:81:00.0", "PCI", "CUSTOM_GPU", "1", "1", "0000:82:00.0"]
+
+
 def test_topology_map_is_plain_off_a_terminal():
     with serving({("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY)}) as server:
         printed = run(hosts.ShowHostTopology, server, "--map", "h1")

@@ -248,6 +248,31 @@ def test_linked_devices_stand_in_a_table():
     ]
 
 
+@pytest.mark.parametrize(("cell_id", "nearest", "words"), [
+    pytest.param(1, [1], "", id="its-own-cell"),
+    pytest.param(2, [1], ", nearest to CPUs of cell 1", id="a-cell-without-cpus"),
+    pytest.param(2, [0, 1], ", nearest to CPUs of cells 0, 1", id="two-cells-alike"),
+    pytest.param(None, [], "", id="unknown"),
+])
+def test_nearest_cells_of_a_device_are_told(cell_id, nearest, words):
+    there = device("0000:81:00.0", cell_id, nearest_cells=nearest, memory_node=3)
+    lines = host_map.picture(host(cell(0, "0", "0"), cell(1, "1", "1"), cell(2, "", ""), devices=[there]))
+    assert f"  device 0000:81:00.0  10de:20b0, class 030200, PCI, memory node 3{words}" in lines
+
+
+def test_device_table():
+    """A server before 1.47 does not tell all."""
+    gpu, link = "0000:81:00.0", "0000:82:00.0"
+    told = device(gpu, 2, switch="0000:80:02.0", resource_class="CUSTOM_GPU", nearest_cells=[0, 1], memory_node=4,
+                  links=[link, "0000:05:00.0"])  # fmt: skip
+    entries = [told, device("0000:03:00.0", None, type="type-VF")]
+    assert host_map.device_table(host(cell(0, "0", "0"), devices=entries)) == [
+        (gpu, "PCI", "CUSTOM_GPU", 2, "0 1", "0000:80:02.0", 4, "0000:05:00.0 0000:82:00.0"),
+        ("0000:03:00.0", "VF", "", "", "", "", "", ""),
+    ]
+    assert len(host_map.DEVICE_COLUMNS) == 8
+
+
 def test_devices_stand_below_their_cells():
     there = device("0000:81:00.0", 1, resource_class="CUSTOM_GPU", switch="0000:80:02.0", nodes=["/dev/nvidia0"])
     unknown = device("0000:05:10.1", None, type="type-VF", physical_network="physnet1", interfaces=["ens1v1"])
