@@ -77,6 +77,8 @@ _X86: Mapping[str, str] = {
 _ARM_PREFIX, _POWER_PREFIX = "HW_CPU_AARCH64_", "HW_CPU_PPC64LE_"
 _ARM_ALWAYS = "asimd"
 """Flag of every 64-bit ARM CPU that Linux serves containers on, and of no x86 CPU."""
+_ARM_32 = "half"
+"""Flag of every 32-bit ARM CPU, for which os-traits has no names. Such a CPU may have ``aes``, as one of x86."""
 
 
 def cpu_traits(flags: Iterable[str]) -> frozenset[str]:
@@ -87,6 +89,8 @@ def cpu_traits(flags: Iterable[str]) -> frozenset[str]:
     kernel's own words in capital letters (Documentation/arch/arm64/elf_hwcaps.rst).
     """
     names = frozenset(flags)
+    if _ARM_32 in names:
+        return frozenset()
     if _ARM_ALWAYS in names:
         return STANDARD & {f"{_ARM_PREFIX}{flag.upper()}" for flag in names}
     found = frozenset(f"HW_CPU_X86_{name}" for flag in names for name in _X86.get(flag, "").split())

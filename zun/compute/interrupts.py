@@ -16,11 +16,13 @@ from zun.topology import CpuSet
 
 _OF_A_CPU = (
     (re.compile(r"GIC(-\d+|v\d)?"), (range(0, 32), range(1056, 1120))),
+    (re.compile(r"GICv\d-\d+|GICv5-(PPI|IPI)|AIC-FIQ|bcm2836-(timer|pmu)"), ()),
     (re.compile(r"RISC-V|CPUINTC|XIVE-IPI|xen-percpu"), ()),
     (re.compile(r"XICS"), (range(2, 3),)),
 )
 """Controller -> its hardware numbers that belong to each CPU, as timer, counters and calls between CPUs; empty for all.
 
+Where only some CPUs have such an interrupt, as big cores, the number is in the name: ``GICv3-23 0 Level arm-pmu``.
 They have lines with numbers in ``/proc/interrupts``, as devices do, but nobody can move them.
 """
 

@@ -28,6 +28,7 @@ def test_cpu_traits(flags, names):
     ("flags", "names"),
     [
         ("fp asimd evtstrm aes sve atomics", "FP ASIMD EVTSTRM AES SVE ATOMICS"),
+        ("half thumb fastmult vfp edsp neon vfpv4 idiva lpae evtstrm aes pmull sha1 crc32", ""),  # 32 bits
         ("asimd cpuid sm3 sm4 sha512 fma", "ASIMD CPUID SM3 SM4 SHA512"),
     ],
 )
