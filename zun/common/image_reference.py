@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the names of images and registries by the rules of Docker (distribution/reference)."""
 
+import ipaddress
 import re
 from dataclasses import dataclass, replace
 from typing import Self
@@ -47,7 +48,7 @@ class Reference:
     def parse(cls, text: str) -> Self:
         """Return the parts of a name. Raises ValueError, whose text is for the author of the name."""
         found = _FORM.fullmatch(text) if len(text) <= _LONGEST and not _ID.fullmatch(text) else None
-        if found is None:
+        if found is None or not _has_address(found["host"]):
             raise ValueError(
                 f"'{text[:64]}' is not the name of an image: give [REGISTRY/]NAME[:TAG][@DIGEST], with NAME in lower "
                 "case"
@@ -143,7 +144,18 @@ def registry_domain(text: str) -> str:
 
 def _fits(domain: str) -> bool:
     found = DOMAIN.fullmatch(domain) if len(domain) <= _LONGEST else None
-    return found is not None and 0 < int(found["port"] or 1) < 65536
+    return found is not None and 0 < int(found["port"] or 1) < 65536 and _has_address(found["host"])
+
+
+def _has_address(host: str | None) -> bool:
+    """Return whether a host in brackets is an address of IPv6, as ``[::1]``. Other hosts pass."""
+    if host is None or not host.startswith("["):
+        return True
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return True
 
 
 def _is_domain(word: str) -> bool:

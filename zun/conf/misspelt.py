@@ -86,6 +86,12 @@ def misspelt(conf: cfg.ConfigOpts, *, api: bool = True) -> Iterator[str]:
         if found := _VARIABLE.fullmatch(variable):
             section = found["section"].lower() if found["section"] != "DEFAULT" else "DEFAULT"
             yield from _about(f"environment variable {variable}", section, [found["option"].lower()], known)
+        elif (found := _VARIABLE.fullmatch(variable.upper())) and _is_section(found["section"], known):
+            yield f"environment variable {variable} is ignored: write {variable.upper()}, in capital letters"
+
+
+def _is_section(capitals: str, known: Iterable[str]) -> bool:
+    return capitals in (section.upper() for section in known)
 
 
 def _about(where: str, section: str, names: Iterable[str], known: Mapping[str, set[str] | None]) -> Iterator[str]:

@@ -55,7 +55,8 @@ def test_names_of_one_origin(names, origin):
 @pytest.mark.parametrize(
     "text",
     ["", "Busy", "a/B", "a b", "a:", ":x", "a@sha256:12", "a//b", "/a", "a/", "Q/A", "my_host:1/a", "x" * 256,
-     "0" * 64, DIGEST, "a@" + DIGEST[:-1], "a@sha256:" + "A" * 64, "a@md5:" + "0" * 32, "[::1/a", "h:port/a"],
+     "0" * 64, DIGEST, "a@" + DIGEST[:-1], "a@sha256:" + "A" * 64, "a@md5:" + "0" * 32, "[::1/a", "h:port/a",
+     "[:::::]/a", "[1:2]:80/a", "[12345::]/a"],
 )
 def test_what_is_no_name(text):
     with pytest.raises(ValueError, match="not the name of an image"):
@@ -133,6 +134,8 @@ def test_parse_and_split_agree(domain, path, tag, digest):
         ("my_host", "Write HOST or HOST:PORT"),
         ("q.io.", "Write HOST or HOST:PORT"),
         ("::1", "Write HOST or HOST:PORT"),
+        ("[:::::]", "Write HOST or HOST:PORT"),
+        ("https://[1::2::3]:5000/v2", "Write HOST or HOST:PORT"),
         ("", "Write HOST or HOST:PORT"),
         ("x" * 256, "Write HOST or HOST:PORT"),
         ("https://me:pa55@q.io", "^must be a registry as names of images have it. Write q.io$"),
