@@ -6,6 +6,7 @@ import math
 from typing import Any, NoReturn
 
 from zun.api import limits
+from zun.topology.ranges import is_storable
 
 _TOO_DEEP = f"nested too deeply: {limits.BODY_DEPTH} levels of objects and lists are the most"
 _TOO_MANY = f"too large: {limits.BODY_VALUES} texts, numbers, lists and objects together are the most"
@@ -96,13 +97,5 @@ def _check_characters(value: Any) -> None:
             pending += item.values()
         elif isinstance(item, list):
             pending += item
-        elif isinstance(item, str) and ("\0" in item or (not item.isascii() and not _encodes(item))):
+        elif isinstance(item, str) and not is_storable(item):
             raise ValueError("not storable: a text has a NUL character or half of a surrogate pair")
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,7 +13,7 @@ from zun.compute import page_reserve
 from zun.container.driver import HostFacts
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
-from zun.topology import CpuSet, HostTopology, device_spec
+from zun.topology import CpuSet, HostTopology, device_spec, ranges
 from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.devices import Device, DeviceType
 
@@ -53,6 +53,7 @@ def inventory(
     lacking = page_reserve.lacking(discovered, kept)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
     notes = (*discovered.notes, *idle, *used, *unknown, *doubles, *_absent(discovered, sets), *lacking)
+    notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
         dedicated_set=sets["cpu_dedicated_set"],

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from zun.db import models
 from zun.topology.ranges import MALFORMED as MALFORMED
-from zun.topology.ranges import Real, Text, Whole, shown
+from zun.topology.ranges import Real, Text, Whole, is_storable, shown
 
 DEPTH = 32
 PARTS = 250_000
@@ -38,8 +38,13 @@ def excess(value: Any, *, characters: int = CHARACTERS) -> str | None:
         for each in level:
             if isinstance(each, str | bytes):
                 length += len(each)
+                if isinstance(each, str) and not is_storable(each):
+                    return f"has the text {shown(each)}, with a NUL or half of a surrogate pair"
             elif isinstance(each, Mapping):
-                length += sum(len(key) for key in each if isinstance(key, str))
+                keys = [key for key in each if isinstance(key, str)]
+                length += sum(map(len, keys))
+                if not all(map(is_storable, keys)):
+                    return "has a name with a NUL or half of a surrogate pair"
                 below += each.values()
             elif isinstance(each, _COLLECTIONS):
                 below += each

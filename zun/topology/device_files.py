@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zun.topology.devices import Device, DeviceType
+from zun.topology.ranges import is_storable
 
 #: Names under /dev that are no devices of the machine.
 _OTHERS = ("pts", "shm", "mqueue", "hugepages", "fd", "stdin", "stdout", "stderr")
@@ -45,7 +46,7 @@ def _device(root: Path, path: Path, cells: Mapping[str, int | None]) -> Device |
         facts = real.stat()
     except (OSError, RuntimeError):  # it has gone since, or its links go round in a circle
         return None
-    if not (stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
+    if not (stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode)) or not is_storable(f"{path}{real}"):
         return None
     top = (root / "dev").resolve()
     if not real.is_relative_to(top):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from zun.topology.cpuset import MAX_ID, CpuSet
+from zun.topology.ranges import is_storable
 
 SPACE = " \t\r\n\0"
 _T = TypeVar("_T")
@@ -68,13 +69,14 @@ class Tree:
     def link(self, path: str) -> str | None:
         """Return where a symbolic link points to, or None if ``path`` is no link. The target need not exist."""
         try:
-            return os.readlink(self.root / path)
+            target = os.readlink(self.root / path)
         except OSError:
             return None
+        return target if is_storable(target) else None
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self.root / path))
+            return self._readable(path, os.listdir(self.root / path))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -85,12 +87,19 @@ class Tree:
         """Return the names of the folders in a folder, sorted. A link to a folder is none of them."""
         try:
             with os.scandir(self.root / path) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+                return self._readable(path, [each.name for each in entries if each.is_dir(follow_symlinks=False)])
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             self.note(f"/{path} cannot be listed: {error.strerror}")
             return []
+
+    def _readable(self, path: str, names: list[str]) -> list[str]:
+        """Return the names, sorted, without those that are not UTF-8, as an interface may be called."""
+        for name in names:
+            if not is_storable(name):
+                self.note(f"/{path} has the name {name!a}, which is not UTF-8: it is left out")
+        return sorted(filter(is_storable, names))
 
     def ids(self, path: str, kind: str) -> list[int]:
         """Return the numbers of the entries ``kind<number>`` of a folder, rising: [0, 1] for cpu0 and cpu1."""

@@ -8,6 +8,7 @@ every real machine, and small enough that no computation with the value overflow
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,9 +65,19 @@ class Real:
         raise ValueError(f"{self.what} must be a number from {self.least} to {self.most}, got {shown(value)}")
 
 
+def is_storable(text: str) -> bool:
+    """Return whether every database and JSON reader takes ``text``: without NUL and halves of surrogate pairs."""
+    return "\0" not in text and (text.isascii() or re.search("[\ud800-\udfff]", text) is None)
+
+
+def cleaned(text: str) -> str:
+    """Return ``text`` as ``is_storable`` wants it, with a question mark for each character that is not."""
+    return text.replace("\0", "?").encode("utf-8", "replace").decode()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of at most ``most`` characters."""
+    """A text of at most ``most`` characters, without NUL and halves of surrogate pairs."""
 
     what: str
     most: int
@@ -74,7 +85,9 @@ class Text:
     def __call__(self, value: object) -> str:
         """Return ``value``, or raise ValueError."""
         if isinstance(value, str) and len(value) <= self.most:
-            return value
+            if is_storable(value):
+                return value
+            raise ValueError(f"{self.what} must have no NUL and no half of a surrogate pair, got {shown(value)}")
         raise ValueError(f"{self.what} must be a text of at most {self.most} characters, got {shown(value)}")
 
     def or_none(self, value: object) -> str | None:

@@ -199,6 +199,11 @@ def test_parts_of_unknown_profile_leave_a_note(specs, offered, notes):
     assert all(note.startswith("the profile of 0000:81:00.0/gi2/ci0 is unknown") for note in found)
 
 
+def test_note_on_a_name_that_is_not_utf_8_can_be_written():
+    machine = replace(MACHINE, notes=("/etc/cdi/a\udcff.json is left out",))
+    assert inventory(configuration(), machine, FACTS).topology.notes == ("/etc/cdi/a?.json is left out",)
+
+
 def test_a_spec_that_selects_no_device_leaves_a_note():
     card = Device("0000:81:00.0", "10de", "20b0", "030200")
     specs = ['[{"vendor_id": "10de"}, {"address": "0000:82:00.0"}]', '{"class": "03"}', '{"devname": "ens1"}']

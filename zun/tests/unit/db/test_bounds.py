@@ -42,6 +42,10 @@ def test_a_usual_value_has_no_excess(value):
     ({"a": -math.inf}, "has the number -inf"),
     (2**63, "has the number 9223372036854775808"),
     (10**4000, "has the number 1000"),
+    ({"a": ["x\0"]}, "has the text 'x\\x00', with a NUL"),
+    ("\ud800", "with a NUL or half of a surrogate pair"),
+    ({"a\0": 1}, "has a name with a NUL"),
+    ({"\udcff": 1}, "has a name with a NUL or half of a surrogate pair"),
 ], ids=lambda value: repr(value)[:30] if isinstance(value, str) else type(value).__name__)  # fmt: skip
 def test_excess_is_named(value, words):
     assert words in excess(value)

@@ -62,6 +62,7 @@ def test_links_lead_to_the_file(tmp_path):
     except PermissionError:
         pytest.skip("only root makes files of devices")
     (dev / "by-id/blue").symlink_to("../zero")
+    (dev / "by-id/no\udcffutf-8").symlink_to("../zero")
     assert {address: device.nodes for address, device in found(tmp_path).items()} == {
         "/dev/by-id/blue": ("/dev/zero",), "/dev/zero": ("/dev/zero",),
     }

@@ -331,6 +331,14 @@ def test_card_without_port_names_leaves_no_note(found):
     assert (topology.devices[0].interfaces, topology.notes) == (("ens1",), ())
 
 
+def test_interface_whose_name_is_not_utf_8_is_left_out(found):
+    """The kernel takes any bytes for the name of an interface; databases and messages do not."""
+    topology = found(files={"net/ens\udcff/address": "", "net/ens2/address": ""})
+    assert topology.devices[0].interfaces == ("ens2",)
+    (note,) = topology.notes
+    assert note.endswith("net has the name 'ens\\udcff', which is not UTF-8: it is left out")
+
+
 GPUS = ("0009:01:00.0", "0019:01:00.0")
 
 
