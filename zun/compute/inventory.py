@@ -48,7 +48,7 @@ def inventory(
     selected = device_spec.given(discovered.devices, specs)
     usable, used = device_spec.without_used(selected, held)
     known, unknown = _known_to_runtime(usable, facts.cdi_names)
-    offered, doubles = device_spec.without_doubles(known)
+    offered, doubles = device_spec.without_doubles(known, [each for each in discovered.devices if each.address in held])
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))

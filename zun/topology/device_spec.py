@@ -131,7 +131,9 @@ def without_used(devices: Iterable[Device], held: Collection[str]) -> tuple[tupl
     return tuple(kept), tuple(notes)
 
 
-def without_doubles(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+def without_doubles(
+    devices: Iterable[Device], held: Iterable[Device] = ()
+) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """Return the devices without those that give what other devices give, and a note on each that is left out.
 
     Names of CDI that share a file are several devices as long as each has another file of its own: every name of an AMD
@@ -139,23 +141,38 @@ def without_doubles(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tupl
     of another name, or others have all its files. Names with fewer files go first, so single devices win over their
     sum: ``vendor.com/gpu=0`` and ``gpu=1`` over ``gpu=all``.
 
-    PCI devices all stay. Two of them may share a file: an IOMMU group has one.
+    PCI devices, and parts of them, all stay. Two of them may share a file: an IOMMU group has one.
+
+    ``held`` are devices that containers hold, as the machine has them. The operator may have changed the lines since:
+    what a container holds by one name is not offered by another. So held devices go before all others, also a name of
+    CDI before the GPU that has its files.
     """
-    devices = tuple(devices)
-    by_name = [each for each in devices if each.type in _BY_NAME]
+    devices, held = tuple(devices), {each.address: each for each in held}
     left_out: dict[str, str] = {}
-    holders = {node: each for each in reversed(devices) if each.type not in _BY_NAME for node in each.nodes}
+    by_held_names = {node: each for each in held.values() if each.type in _BY_NAME for node in each.nodes}
+    for device in devices:
+        file = next((node for node in device.nodes if node in by_held_names), None)
+        if device.type not in _BY_NAME and device.address not in held and file is not None:
+            left_out[device.address] = _double(device, by_held_names[file], file, held)
+    others = [each for each in devices if each.address not in held and each.address not in left_out]
+    known = (*held.values(), *others)
+    holders = {node: each for each in reversed(known) if each.type not in _BY_NAME for node in each.nodes}
+    holders = {**by_held_names, **holders}
+    by_name = [each for each in others if each.type in _BY_NAME]
     for device in sorted(by_name, key=lambda each: (each.type is DeviceType.CDI, len(each.nodes))):
         file = _given_already(device, holders)
         if file is None:
             holders = {**dict.fromkeys(device.nodes, device), **holders}
         else:
-            left_out[device.address] = (
-                f"device {device.address} is not offered: device {holders[file].address}, which is, has its file "
-                f"{file} too"
-            )
+            left_out[device.address] = _double(device, holders[file], file, held)
     kept = tuple(each for each in devices if each.address not in left_out)
     return kept, tuple(left_out[each.address] for each in devices if each.address in left_out)
+
+
+def _double(device: Device, other: Device, file: str, held: Collection[str]) -> str:
+    """Return the note on a device that is left out because ``other`` has its file."""
+    why = "which a container holds" if other.address in held else "which is"
+    return f"device {device.address} is not offered: device {other.address}, {why}, has its file {file} too"
 
 
 def _given_already(device: Device, holders: Mapping[str, Device]) -> str | None:

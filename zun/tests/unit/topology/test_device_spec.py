@@ -296,6 +296,31 @@ def test_a_gpu_is_offered_by_the_machine_or_by_cdi(native, offered):
     assert len(notes) == len(CDI_PARTS) - len(offered)
 
 
+NATIVE = replace(GPU, nodes=("/dev/nvidia0", f"{CAP}12", f"{CAP}13"))
+NATIVE_PART = replace(MIG, nodes=("/dev/nvidia0", f"{CAP}12", f"{CAP}13"))
+NATIVE_OTHER = replace(OTHER_GPU, nodes=("/dev/nvidia1",))
+NATIVES = (NATIVE, NATIVE_PART, NATIVE_OTHER)
+
+
+@pytest.mark.parametrize(("held", "there", "offered"), [
+    pytest.param((NATIVE,), CDI_PARTS, CDI_PARTS[2:], id="gpu-and-now-its-parts-by-cdi"),
+    pytest.param((NATIVE_PART,), CDI_PARTS, CDI_PARTS[2:], id="part-and-now-by-cdi"),
+    pytest.param(CDI_PARTS[:1], NATIVES, NATIVES[2:], id="part-by-cdi-and-now-the-machine-s"),
+    pytest.param(CDI_PARTS[:1], (*NATIVES, *CDI_PARTS), (NATIVE_OTHER, *CDI_PARTS[:2]), id="part-by-cdi-and-now-both"),
+    pytest.param(CDI_PARTS[2:], (*NATIVES, *CDI_PARTS), (*NATIVES[:2], CDI_PARTS[2]), id="other-gpu-by-cdi"),
+    pytest.param(CDI_PARTS[2:], names(a="nvidia1", b="nvidia2"), names(b="nvidia2"), id="cdi-file-with-other-names"),
+    pytest.param(FILES[-1:], (Device("0000:82:00.0", nodes=FILES[-1].nodes),), (), id="disk-by-its-file"),
+    pytest.param((NATIVE, *CDI_PARTS[:1]), (NATIVE, *CDI_PARTS[:2]), (NATIVE, CDI_PARTS[0]), id="both-are-held"),
+    pytest.param((VF,), (GPU, VF), (GPU, VF), id="held-and-still-offered"),
+])
+def test_what_a_container_holds_is_offered_by_no_other_name(held, there, offered):
+    kept, notes = without_doubles(there, held)
+    assert kept == offered
+    assert len(notes) == len(there) - len(offered)
+    words = [f"device {each.address}, which a container holds, has its file" for each in held]
+    assert all(any(each in note for each in (*words, "which is, has its file")) for note in notes)
+
+
 def test_pci_devices_of_one_iommu_group_stay():
     pair = tuple(Device(f"0000:81:00.{each}", nodes=("/dev/vfio/7",)) for each in (0, 1))
     assert without_doubles(pair) == (pair, ())
