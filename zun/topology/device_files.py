@@ -26,7 +26,7 @@ def discover_files(root: str | os.PathLike[str], pci: Iterable[Device]) -> tuple
     """
     cells: dict[str, int | None] = {}
     for device in pci:
-        disks = (node.removeprefix("/dev/") for node in device.nodes if node.startswith("/dev/nvme"))
+        disks = (node.removeprefix("/dev/") for node in device.nodes if node.startswith(("/dev/nvme", "/dev/ng")))
         cells |= dict.fromkeys((device.address, *disks), device.cell)
     found = (_device(Path(root), path, cells) for path in _paths(Path(root)))
     return tuple(sorted((device for device in found if device is not None), key=lambda device: device.address))

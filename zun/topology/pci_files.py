@@ -163,6 +163,7 @@ def _nvme_disks(tree: Tree, folder: str) -> Iterator[str]:
 
     The kernel shows such a disk ``nvme0n1`` at the card (nvme-subsystem), and at each controller that reaches the disk
     a path ``nvme0c1n1``, which has no file under /dev. A disk that several controllers reach belongs to none of them.
+    A disk also has a file for NVMe commands, ``ng0n1``.
     """
     for number, disk in _nvme_paths(tree, folder):
         card = f"sys/class/nvme-subsystem/nvme-subsys{number}"
@@ -170,8 +171,9 @@ def _nvme_disks(tree: Tree, folder: str) -> Iterator[str]:
         others = [each for each in tree.names(card) if any(map(path.fullmatch, tree.names(f"{card}/{each}")))]
         if len(others) > 1:
             tree.note(f"/dev/{disk} is reached by {', '.join(others)}: it belongs to none of them")
-        elif tree.text(f"{card}/{disk}/dev") is not None:
-            yield f"/dev/{disk}"
+        else:
+            names = (disk, disk.replace("nvme", "ng"))
+            yield from (f"/dev/{name}" for name in names if tree.text(f"{card}/{name}/dev") is not None)
 
 
 def reached_disks(tree: Tree, folder: str) -> Iterator[str]:

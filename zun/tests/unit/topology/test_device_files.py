@@ -49,6 +49,13 @@ def test_a_disk_of_several_nvme_controllers_has_the_cell_of_its_own(root):
     assert (cells["/dev/zero"], cells["/dev/null"], cells["/dev/full"]) == (1, 1, None)
 
 
+def test_command_file_of_an_nvme_disk_has_its_cell(root):
+    (root / "sys/dev/char").mkdir(parents=True)
+    (root / "sys/dev/char/1:5").symlink_to("../../devices/virtual/nvme-subsystem/nvme-subsys0/ng0n2")
+    card = Device("0000:21:00.1", "1b36", "0010", "010802", cell=1, nodes=("/dev/ng0n2", "/dev/nvme0n2"))
+    assert {device.address: device.cell for device in discover_files(root, [card])}["/dev/zero"] == 1
+
+
 def test_links_lead_to_the_file(tmp_path):
     dev = tmp_path / "dev"
     (dev / "by-id").mkdir(parents=True)

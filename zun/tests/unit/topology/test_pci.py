@@ -275,6 +275,14 @@ def test_disks_of_an_nvme_card_with_several_controllers(found, controllers, node
     assert (topology.devices[0].nodes, topology.notes) == (nodes, notes)
 
 
+def test_disk_of_a_card_brings_its_file_for_commands(found):
+    card = "sys/class/nvme-subsystem/nvme-subsys0"
+    told = {f"{card}/{name}/dev": "259:1\n" for name in ("nvme0n2", "ng0n2", "nvme0n3", "ng0n3")}
+    machine = changed(files={**told, f"{card}/nvme0/nvme0c0n2/size": ""})
+    own = {"nvme/nvme0/dev": "241:0\n", "nvme/nvme0/nvme0c0n2/size": ""}
+    assert found(machine=machine, files=own).devices[0].nodes == ("/dev/ng0n2", "/dev/nvme0", "/dev/nvme0n2")
+
+
 def test_vfio_without_an_iommu_has_a_file_of_its_own(found):
     machine = changed(files={"sys/kernel/iommu_groups/0/name": "vfio-noiommu\n"})
     links = {"driver": "../drivers/vfio-pci", "iommu_group": "../../../kernel/iommu_groups/0"}
