@@ -28,8 +28,8 @@
 #   NUMAVM_LAYOUT   4node (default: 4 nodes x 4 CPUs x 2 GiB, 2 sockets, SMT 2,
 #                          16 huge pages of 2 MiB on each node)
 #                   4die   (the same with one L3 per node)
-#                   4pci   (4node on a PCIe machine, with devices behind expander
-#                           buses of nodes 1, 2 and 3; it cannot be saved)
+#                   4pci   (4node on a PCIe machine, with a fifth node without CPUs,
+#                           HMAT, and devices near each node; it cannot be saved)
 #                   odd    (5 nodes: a memory-less node, a CPU-less node,
 #                           unequal sizes, asymmetric-looking distances)
 #   NUMAVM_QEMU     more qemu arguments
@@ -73,7 +73,8 @@ build() {
     local pk=systemd-sysv,dbus,udev,kmod,openssh-server,iproute2,iputils-ping,procps
     pk=$pk,ca-certificates,curl,tar,xz-utils,busybox-static,numactl,util-linux,hwloc-nox
     pk=$pk,docker.io,iptables,python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev
-    pk=$pk,initramfs-tools,zstd,git,stress-ng${NUMAVM_EXTRA:+,$NUMAVM_EXTRA}
+    pk=$pk,initramfs-tools,zstd,git,stress-ng,pciutils,daxctl,cxl${NUMAVM_EXTRA:+,$NUMAVM_EXTRA}
+    case $suite in bookworm) pk=${pk/,cxl/} ;; *) pk=$pk,docker-cli ;; esac
     local t; t=$(now)
     if [ ! -f rootfs.done ]; then
     debootstrap --variant=minbase --include="$pk" "$suite" "$root" "$mirror" > debootstrap.log 2>&1 \
@@ -106,6 +107,12 @@ E
     printf '127.0.0.1 localhost numavm\n' > "$root/etc/hosts"
     printf '/dev/vda / ext4 defaults,noatime 0 0\n' > "$root/etc/fstab"
     printf 'nameserver 10.0.2.3\n' > "$root/etc/resolv.conf"
+    # emulated on a busy host, everything takes its time, and the journal answers its watchdog late
+    mkdir -p "$root"/etc/systemd/{system.conf.d,system/systemd-journald.service.d,system/systemd-udevd.service.d}
+    printf '[Manager]\nDefaultTimeoutStartSec=900\nDefaultDeviceTimeoutSec=900\n' > "$root/etc/systemd/system.conf.d/numavm.conf"
+    for each in journald udevd; do
+        printf '[Service]\nWatchdogSec=0\n' > "$root/etc/systemd/system/systemd-$each.service.d/numavm.conf"
+    done
     cat > "$root/etc/systemd/system/usernet.service" <<'E'
 [Unit]
 DefaultDependencies=no
@@ -195,13 +202,14 @@ SSH() { # the control socket's path is relative to DIR: no length limit to hit
         -o ControlMaster=auto -o ControlPath=ssh.ctl -o ControlPersist=3600 "$@"
 }
 
-layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES and KERNEL (words for the kernel: huge pages by node and others)
-    local m=() i j
-    KERNEL=""; MACHINE=pc; DEVICES=(); DRIVE=if=virtio
-    node() { # node ID SIZE CPUS
+layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES, HIDDEN (of the CPU) and KERNEL (words for the kernel: huge pages by node and others)
+    local m=() i j hmat=""
+    if [ "${NUMAVM_LAYOUT:-4node}" = 4pci ]; then hmat=yes; fi
+    KERNEL=""; MACHINE=pc; DEVICES=(); DRIVE=if=virtio; HIDDEN=""
+    node() { # node ID SIZE CPUS INITIATOR
         if [ "$2" != 0 ]; then
             NUMA+=(-object "memory-backend-ram,id=m$1,size=$2"); m=(",memdev=m$1"); else m=(""); fi
-        NUMA+=(-numa "node,nodeid=$1${3:+,cpus=$3}${m[0]}")
+        NUMA+=(-numa "node,nodeid=$1${3:+,cpus=$3}${m[0]}${4:+,initiator=$4}")
     }
     dist() { NUMA+=(-numa "dist,src=$1,dst=$2,val=$3"); }
     NUMA=()
@@ -210,12 +218,12 @@ layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES and KERNEL (words for 
         SMP=16,sockets=2,dies=1,cores=4,threads=2; MEM=8G
         if [ "${NUMAVM_LAYOUT:-4node}" = 4die ]; then SMP=16,sockets=2,dies=2,cores=2,threads=2; fi
         KERNEL=hugepages=0:16,1:16,2:16,3:16
-        for i in 0 1 2 3; do node $i 2G $((i*4))-$((i*4+3)); done
+        for i in 0 1 2 3; do node $i 2G $((i*4))-$((i*4+3)) "${hmat:+$i}"; done
         for i in 0 1 2 3; do for j in 0 1 2 3; do
             if [ $i = $j ]; then dist $i $j 10
             elif [ $((i/2)) = $((j/2)) ]; then dist $i $j 12; else dist $i $j 32; fi
         done; done
-        if [ "${NUMAVM_LAYOUT:-4node}" = 4pci ]; then devices; fi ;;
+        if [ -n "$hmat" ]; then fifth_node; devices; fi ;;
     odd) # 0: 6 CPUs 3G; 1: 6 CPUs 1G; 2: 4 CPUs, no memory; 3: memory only 2G; 4: memory only 512M
         SMP=16,sockets=2,dies=1,cores=4,threads=2; MEM=6656M
         node 0 3G 0-5; node 1 1G 6-11; node 2 0 12-15; node 3 2G ""; node 4 512M ""
@@ -225,19 +233,41 @@ layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES and KERNEL (words for 
     esac
 }
 
+# Node 4 has memory and no CPUs. By the table of distances node 2 is the nearest, by HMAT node 3 is (its "initiator").
+fifth_node() {
+    local i j latency
+    MEM=8704M
+    node 4 512M "" 3
+    for i in 0 1 2 3; do
+        dist "$i" 4 $((i == 2 ? 14 : 28)); dist 4 "$i" $((i == 2 ? 14 : 28))
+        for j in 0 1 2 3 4; do
+            latency=$((i == j ? 100 : i/2 == j/2 ? 120 : 320))
+            if [ "$j" = 4 ]; then latency=$((i == 3 ? 200 : 500)); fi
+            NUMA+=(-numa "hmat-lb,initiator=$i,target=$j,hierarchy=memory,data-type=access-latency,latency=$latency"
+                -numa "hmat-lb,initiator=$i,target=$j,hierarchy=memory,data-type=access-bandwidth,bandwidth=$((100000 / latency))M")
+        done
+    done
+    dist 4 4 10
+    for i in 0 1 2 3; do NUMA+=(-numa "hmat-cache,node-id=$i,size=64K,level=1,associativity=direct,policy=write-back,line=64"); done
+}
+
 # PCI devices with an IOMMU. Bus 20 (node 1): an NVMe card with two virtual functions. Bus 40 (node 2): a switch,
-# behind it an NVMe disk and QEMU's teaching device. Bus 60 (node 3): a network card, an NVMe disk, a teaching device.
+# behind it an NVMe disk and QEMU's teaching device. Bus 60 (node 3): a network card, an NVMe disk, a teaching device,
+# and from QEMU 8.0 on a network card with two virtual functions. Bus 80 (node 4): an NVMe disk.
+# Bus c0, from QEMU 8.1 on: 256 MiB of CXL memory.
 devices() {
-    local n
-    MACHINE=q35; DRIVE=if=none,id=root; DEVICES=(-device virtio-blk-pci,drive=root,bus=pcie.0)
-    # the network of the machine itself must be eth0: the module of the card is loaded after the boot
-    KERNEL="$KERNEL intel_iommu=on modprobe.blacklist=e1000e"
+    local n known
+    known=$(qemu-system-x86_64 -device help; qemu-system-x86_64 -device cxl-type3,help)
+    MACHINE=q35,hmat=on; DRIVE=if=none,id=root; DEVICES=(-device virtio-blk-pci,drive=root,bus=pcie.0)
+    # the network of the machine itself must be eth0: the modules of the cards are loaded after the boot
+    KERNEL="$KERNEL intel_iommu=on modprobe.blacklist=e1000e,igb,igbvf"
     dev() { DEVICES+=(-device "$1"); }
     disk() { # a disk that begins with its own name
         echo "$1" > "$1.raw"; truncate -s 8M "$1.raw"
         DEVICES+=(-drive "file=$1.raw,format=raw,if=none,id=$1,snapshot=on"); }
     port() { dev "pcie-root-port,id=$1,bus=$2,chassis=$3,slot=$3,addr=$4"; }
-    for n in 1 2 3; do dev "pxb-pcie,id=x$n,bus=pcie.0,bus_nr=$((n*32)),numa_node=$n"; done
+    net() { DEVICES+=(-netdev "user,id=n$2,restrict=on"); dev "$1,bus=r$2,netdev=n$2,romfile="; }
+    for n in 1 2 3 4; do dev "pxb-pcie,id=x$n,bus=pcie.0,bus_nr=$((n*32)),numa_node=$n"; done
     dev intel-iommu
     port r1 x1 1 0
     dev nvme-subsys,id=card,nqn=card
@@ -250,17 +280,29 @@ devices() {
     for n in 0 1; do dev "xio3130-downstream,id=down$n,bus=up,chassis=$((20+n)),slot=$n"; done
     disk disk2; dev nvme,bus=down0,serial=disk2,drive=disk2
     dev edu,bus=down1
-    for n in 3 4 5; do port r$n x3 $n $((n-3)); done
-    DEVICES+=(-netdev "user,id=n3,restrict=on"); dev e1000e,bus=r3,netdev=n3,romfile=
+    for n in 3 4 5 6; do port r$n x3 $n $((n-3)); done
+    net e1000e 3
     disk disk3; dev nvme,bus=r4,serial=disk3,drive=disk3
     dev edu,bus=r5
+    port r7 x4 7 0
+    disk disk4; dev nvme,bus=r7,serial=disk4,drive=disk4
+    case $known in *'"igb"'*) net igb 6 ;; esac
+    case $known in *volatile-memdev*)
+        MACHINE=$MACHINE,cxl=on,cxl-fmw.0.targets.0=x5,cxl-fmw.0.size=4G
+        DEVICES+=(-object memory-backend-ram,id=cxl,size=256M)
+        dev pxb-cxl,id=x5,bus=pcie.0,bus_nr=192,numa_node=2
+        dev cxl-rp,id=r8,bus=x5,port=0,chassis=8,slot=8
+        dev cxl-type3,bus=r8,volatile-memdev=cxl
+        HIDDEN=,hypervisor=off ;; # a kernel that sees a hypervisor refuses regions of CXL: it may not flush caches
+    esac
 }
 
 # What an operator does after a boot: the virtual functions, each with resources and a namespace of its own.
 functions() {
-    SSH root@127.0.0.1 'modprobe -a e1000e vfio-pci && python3 -' <<'E'
-import ctypes, fcntl, glob, pathlib, struct, time
-(pf,) = (pathlib.Path(each).parent for each in glob.glob('/sys/bus/pci/devices/*/sriov_numvfs'))
+    SSH root@127.0.0.1 'modprobe -a e1000e && modprobe -a igb igbvf vfio-pci && python3 -' <<'E'
+import ctypes, fcntl, glob, pathlib, shutil, struct, subprocess, time
+cards = {each.parent.resolve().name: each.parent for each in pathlib.Path('/sys/bus/pci/devices').glob('*/sriov_numvfs')}
+pf = cards.pop('0000:21:00.0')
 (name,) = (each.name for each in (pf / 'nvme').iterdir())
 def command(opcode, nsid=0, cdw10=0, cdw11=0, data=None):
     area = ctypes.create_string_buffer(data or b'', 4096)
@@ -293,6 +335,11 @@ edu = '0000:44:00.0' # the teaching device behind the switch is for programs tha
 pathlib.Path('/sys/bus/pci/devices', edu, 'driver_override').write_text('vfio-pci')
 pathlib.Path('/sys/bus/pci/drivers_probe').write_text(edu)
 wait(lambda: len(glob.glob('/dev/nvme*n[23]')) == 2, 'the disks of the virtual functions do not come')
+for igb in cards.values():
+    (igb / 'sriov_numvfs').write_text('2')
+    wait(lambda: len(list(igb.glob('virtfn*/net/*'))) == 2, 'the interfaces of the virtual functions do not come')
+if glob.glob('/dev/cxl/mem*') and shutil.which('cxl'): # memory of CXL becomes a node: a region, and its blocks online
+    subprocess.run('cxl create-region -m -t ram -d decoder0.0 mem0 && daxctl reconfigure-device -m system-ram dax0.0', shell=True, check=True, stdout=subprocess.DEVNULL)
 E
 }
 
@@ -337,7 +384,7 @@ boot() {
     port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
     echo "$port" > port
     if [ "${NUMAVM_ACCEL:-tcg}" = kvm ]; then accel=kvm; cpu=host
-    else accel=tcg,thread=multi,tb-size=768; cpu=max,vendor=GenuineIntel,family=6,model=85,stepping=7; fi
+    else accel=tcg,thread=multi,tb-size=768; cpu=max,vendor=GenuineIntel,family=6,model=85,stepping=7$HIDDEN; fi
     if [ "${NUMAVM_FRESH:-0}" = 1 ]; then snap=on; fi
     if [ -f "state.$lay" ] && [ "${NUMAVM_COLD:-0}" != 1 ]; then
         disk=disk.$lay; snap=on; what=resume; more=(-incoming "exec:cat '$DIR/state.$lay'"); fi
@@ -357,7 +404,7 @@ boot() {
     TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine $MACHINE,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $KERNEL" \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog no_timer_check tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $KERNEL" \
         -drive file=$disk,format=raw,$DRIVE,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
         -device virtio-rng-pci "${share[@]}" "${DEVICES[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \

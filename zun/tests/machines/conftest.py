@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.numavm)
-    _left_out[:] = [item for item in items if here / "test_devices.py" == item.path and LAYOUT != "4pci"]
+    of_devices = [here / "test_devices.py", here / "test_device_chaos.py"]
+    _left_out[:] = [item for item in items if item.path in of_devices and LAYOUT != "4pci"]
     if _left_out:
         config.hook.pytest_deselected(items=_left_out)
         items[:] = [item for item in items if item not in _left_out]
@@ -41,8 +42,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if _left_out:
         terminalreporter.section("not for this machine")
         terminalreporter.write_line(
-            f"{len(_left_out)} tests of test_devices.py: the layout is {LAYOUT or 'none of tools/numavm.sh'}, and they "
-            "need the devices of 4pci: NUMAVM_LAYOUT=4pci tools/numavm-test.sh"
+            f"{len(_left_out)} tests of test_devices.py and test_device_chaos.py: the layout is "
+            f"{LAYOUT or 'none of tools/numavm.sh'}, and they need the devices of 4pci: NUMAVM_LAYOUT=4pci "
+            "tools/numavm-test.sh"
         )
     reports = [each for outcome in ("passed", "failed") for each in terminalreporter.stats.get(outcome, ())]
     reports = [each for each in reports if each.when == "call" and "tests/machines/" in each.nodeid]
@@ -85,16 +87,24 @@ def engine(machine: HostTopology) -> docker.APIClient:
 #: Devices of the layout 4pci that containers may have, and the names for them.
 DEVICES = {
     "device_spec": (
+        {"address": "0000:81:00.0", "resource_class": "CUSTOM_FAR_DISK"},
         {"vendor_id": "1b36", "product_id": "0010", "resource_class": "CUSTOM_NVME"},
         {"address": "0000:44:00.0", "vendor_id": "1234", "resource_class": "CUSTOM_EDU_VFIO"},
         {"vendor_id": "1234", "product_id": "11e8", "resource_class": "CUSTOM_EDU"},
         {"vendor_id": "8086", "product_id": "10d3", "resource_class": "CUSTOM_NIC"},
+        {"vendor_id": "8086", "product_id": "10c9", "resource_class": "CUSTOM_IGB"},
+        {"vendor_id": "8086", "product_id": "10ca", "resource_class": "CUSTOM_IGB_VF"},
+        {"class": "0502", "resource_class": "CUSTOM_CXL"},
     ),
     "alias": (
         {"name": "vf", "resource_class": "CUSTOM_NVME", "device_type": "type-VF"},
         {"name": "pf", "resource_class": "CUSTOM_NVME", "device_type": "type-PF"},
         {"name": "disk", "resource_class": "CUSTOM_NVME", "device_type": "type-PCI"},
+        {"name": "far", "resource_class": "CUSTOM_FAR_DISK"},
         {"name": "nic", "resource_class": "CUSTOM_NIC"},
+        {"name": "igb", "resource_class": "CUSTOM_IGB"},
+        {"name": "igb-vf", "resource_class": "CUSTOM_IGB_VF"},
+        {"name": "cxl", "resource_class": "CUSTOM_CXL"},
         {"name": "edu-vfio", "resource_class": "CUSTOM_EDU_VFIO"},
         {"name": "edu", "resource_class": "CUSTOM_EDU"},
     ),
@@ -109,7 +119,7 @@ class Patient(Program):
         try:
             return super().start()
         except AssertionError:
-            wait_for(lambda: self._is_ready(said), PATIENCE)  # fails at once if it has ended
+            wait_for(lambda: self._has_said(b" is ready", said), PATIENCE)  # fails at once if it has ended
             return time.monotonic() - began
 
 

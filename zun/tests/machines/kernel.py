@@ -130,10 +130,11 @@ def hwloc_set(text: str) -> frozenset[int]:
 def lstopo() -> dict[str, PciPlace]:
     """The PCI devices by address, from the XML of hwloc's ``lstopo``."""
     found: dict[str, PciPlace] = {}
+    working = {node for node, facts in numactl_hardware().items() if facts.cpus}  # others lie beside one with CPUs
 
     def walk(part: ET.Element, nodes: frozenset[int], bridges: tuple[str, ...]) -> None:
         if "nodeset" in part.attrib:
-            nodes = hwloc_set(part.attrib["nodeset"])
+            nodes = hwloc_set(part.attrib["nodeset"]) & working
         address = part.attrib.get("pci_busid")
         if part.attrib.get("type") == "Bridge" and address is not None:
             bridges = (*bridges, address)
@@ -144,6 +145,39 @@ def lstopo() -> dict[str, PciPlace]:
             walk(child, nodes, bridges)
 
     walk(ET.fromstring(program("lstopo-no-graphics", "--whole-io", "--of", "xml")), frozenset(), ())
+    return found
+
+
+def hwloc_homes() -> dict[int, frozenset[int]]:
+    """Memory node -> the CPUs that hwloc puts nearest to it. It believes HMAT, too."""
+    parts = ET.fromstring(program("lstopo-no-graphics", "--of", "xml")).iter("object")
+    nodes = (part.attrib for part in parts if part.attrib.get("type") == "NUMANode")
+    return {int(each["os_index"]): hwloc_set(each["cpuset"]) for each in nodes}
+
+
+def lspci() -> dict[str, dict[str, str]]:
+    """The PCI devices by address, as ``lspci`` shows them: Class, NUMANode, IOMMUGroup and others."""
+    records = (
+        dict(re.findall(r"^(\w+):\t(.*)$", text, re.MULTILINE))
+        for text in program("lspci", "-Dvmmnnk").split("\n\n")
+    )
+    return {each["Slot"]: each for each in records if "Slot" in each}
+
+
+def initiators(node: int) -> set[int]:
+    """The nodes whose CPUs reach a memory node best, as the kernel read HMAT."""
+    folder = pathlib.Path(f"/sys/devices/system/node/node{node}/access1/initiators")
+    return {int(each.name.removeprefix("node")) for each in folder.glob("node*")}
+
+
+def lsmem_mib() -> dict[int, int]:
+    """Memory node -> MiB of memory online, as ``lsmem`` counts its blocks."""
+    found: dict[int, int] = {}
+    words = ("--bytes", "--noheadings", "--all", "--summary=never", "--output", "SIZE,STATE,NODE")
+    for line in program("lsmem", *words).splitlines():
+        size, state, node = line.split()
+        if state == "online":
+            found[int(node)] = found.get(int(node), 0) + (int(size) >> 20)
     return found
 
 

@@ -2,26 +2,51 @@
 """PCI devices of the layout 4pci: found where QEMU put them, given to containers near them, and given back.
 
 Bus 20 (node 1): an NVMe card 21:00.0 with the virtual functions 21:00.1 and .2. Bus 40 (node 2): a switch, behind it
-the NVMe disk 43:00.0 and the teaching device 44:00.0. Bus 60 (node 3): the network card 61:00.0, the NVMe disk 62:00.0
-and the teaching device 63:00.0. Each disk begins with its name in tools/numavm.sh.
+the NVMe disk 43:00.0 and the teaching device 44:00.0. Bus 60 (node 3): the network card 61:00.0, the NVMe disk 62:00.0,
+the teaching device 63:00.0 and, if QEMU has it, the network card 64:00.0 with the virtual functions 64:10.0 and .2. Bus
+80 (node 4, without CPUs): the NVMe disk 81:00.0. Bus c0 (node 2), if QEMU has it: the CXL memory c1:00.0. Each disk
+begins with its name in tools/numavm.sh.
 """
 
+import os
 import pathlib
+import shutil
 
 import pytest
 
 from zun.tests.fixtures import wait_for
 from zun.tests.machines import kernel
+from zun.tests.machines.cards import (
+    CXL,
+    EDU,
+    FAR,
+    FAR_DISK,
+    IGB,
+    IGB_VF1,
+    IGB_VF2,
+    NEWER,
+    NIC,
+    NODES,
+    PF,
+    SWITCH,
+    SWITCHED_DISK,
+    SWITCHED_EDU,
+    VF1,
+    VF2,
+    WORDS,
+    clock_of,
+    disk_of,
+    files_of,
+    group_of,
+    interface_of,
+)
 from zun.tests.machines.containers import PATIENCE, Containers, SlowApi
 from zun.topology.device_files import discover_files
 from zun.topology.devices import DeviceType
 
 VERSION = {"OpenStack-API-Version": "container 1.45"}
-PF, VF1, VF2 = "0000:21:00.0", "0000:21:00.1", "0000:21:00.2"
-SWITCH, SWITCHED_DISK, SWITCHED_EDU = "0000:41:00.0", "0000:43:00.0", "0000:44:00.0"
-NIC, DISK, EDU = "0000:61:00.0", "0000:62:00.0", "0000:63:00.0"
-NODES = {PF: 1, VF1: 1, VF2: 1, SWITCHED_DISK: 2, SWITCHED_EDU: 2, NIC: 3, DISK: 3, EDU: 3}
-WORDS = {VF1: "card2", VF2: "card3", SWITCHED_DISK: "disk2", DISK: "disk3"}
+needs_igb = pytest.mark.skipif(IGB not in NEWER, reason="this QEMU has no igb; QEMU 8.0 and later have")
+needs_cxl = pytest.mark.skipif(CXL not in NEWER, reason="this QEMU has no memory of CXL; QEMU 8.1 and later have")
 EDU_IDENTITY = 0x010000ED
 """First register of the teaching device (QEMU, docs/specs/edu.rst)."""
 
@@ -65,37 +90,60 @@ class Near(Containers):
         return self.inside(uuid, "head", "-n", "1", path)
 
 
-def disk_of(address):
-    """The disk that only this NVMe device has, found by what is on the disk."""
-    (disk,) = (path for path in pathlib.Path("/dev").glob("nvme*n?") if kernel.first_word(path) == WORDS[address])
-    return str(disk)
-
-
-def files_of(address):
-    return sorted((disk_of(address), f"/dev/{kernel.nvme_controller(address)}"))
-
-
-def group_of(address):
-    return pathlib.Path(f"/sys/bus/pci/devices/{address}/iommu_group").readlink().name
-
-
 def test_devices_are_where_hwloc_sees_them(machine, record_property):
     seen = kernel.lstopo()
     found = {device.address: device for device in machine.devices}
     assert set(found) <= set(seen)
     for address, device in found.items():
-        assert (device.cell, device.path[1:]) == (seen[address].node, seen[address].bridges), address
+        node = None if device.cell == FAR else device.cell  # hwloc places devices by CPUs
+        assert (node, device.path[1:]) == (seen[address].node, seen[address].bridges), address
     assert {address: found[address].cell for address in NODES} == dict(NODES)
     assert {address for address, device in found.items() if device.cell is not None} == set(NODES)
     record_property("cell by device", {address[5:]: device.cell for address, device in found.items()})
 
 
+def test_devices_are_what_lspci_says(machine):
+    seen = kernel.lspci()
+    found = {device.address: device for device in machine.devices}
+    assert set(found) <= set(seen)
+    for address, device in found.items():
+        told = seen[address]
+        assert f"[{device.class_id[:4]}]" in told["Class"]
+        assert f"[{device.vendor_id}]" in told["Vendor"] and f"[{device.product_id}]" in told["Device"]
+        assert (device.driver, str(device.iommu_group)) == (told.get("Driver"), told.get("IOMMUGroup", "None"))
+        assert device.cell == (int(told["NUMANode"]) if "NUMANode" in told else None)
+
+
+def test_what_the_host_uses_is_said(machine):
+    used = {each.address: each.in_use for each in machine.devices if each.vendor_id and each.in_use}
+    by_words = {words: address for address, words in used.items()}
+    assert set(by_words) == {"its interface eth0 has the default route", "/dev/vda is mounted at /"}
+    folder = pathlib.Path("/sys/class/net/eth0/device").resolve()
+    assert by_words["its interface eth0 has the default route"] == folder.parent.name
+    folder = pathlib.Path("/sys/block/vda/device").resolve()
+    assert by_words["/dev/vda is mounted at /"] == folder.parent.name
+
+
+def test_node_without_cpus_is_where_hmat_says(machine, record_property):
+    """The table of distances says node 2, HMAT node 3. The kernel and hwloc believe HMAT."""
+    cell = machine.cell(FAR)
+    (near,) = kernel.initiators(FAR)
+    assert near == 3 and min((2, 3), key=lambda node: cell.distances[node]) == 2
+    homes = [each.id for each in machine.cells if set(each.cpus) == kernel.hwloc_homes()[FAR]]
+    assert (not cell.cpus, list(machine.device_view.homes[FAR]), homes) == (True, [near], [near])
+    blocks = kernel.lsmem_mib()
+    assert blocks[FAR] == 512 and blocks[FAR] - 16 <= cell.memory_mib <= blocks[FAR]
+    record_property("memory of node 4, nearest", f"{cell.memory_mib} MiB, node {near}")
+
+
 def test_functions_switches_and_files(machine, record_property):
     found = {device.address: device for device in machine.devices}
-    virtual = {DeviceType.PF: [PF], DeviceType.VF: [VF1, VF2]}
+    cards = {PF: [VF1, VF2], **({IGB: [IGB_VF1, IGB_VF2]} if IGB in NEWER else {})}
+    virtual = {DeviceType.PF: [*cards], DeviceType.VF: [each for functions in cards.values() for each in functions]}
     for kind, addresses in virtual.items():
         assert [each.address for each in machine.devices if each.type is kind] == addresses
-    assert [found[each].physical for each in (VF1, VF2)] == [PF, PF]
+    for card, functions in cards.items():
+        assert [found[each].physical for each in functions] == [card, card]
     assert {each.address for each in machine.devices if each.switch} == {SWITCHED_DISK, SWITCHED_EDU}
     assert found[SWITCHED_DISK].switch == found[SWITCHED_EDU].switch == SWITCH
     for address in WORDS:
@@ -105,7 +153,11 @@ def test_functions_switches_and_files(machine, record_property):
     groups = {address: group_of(address) for address in NODES}
     assert {address: str(found[address].iommu_group) for address in NODES} == groups
     assert found[SWITCHED_EDU].nodes == (f"/dev/vfio/{groups[SWITCHED_EDU]}",)
-    assert (found[NIC].interfaces, found[EDU].nodes) == (("eth1",), ())
+    assert (found[NIC].interfaces, found[NIC].nodes, found[EDU].nodes) == (("eth1",), (clock_of(NIC),), ())
+    if IGB in NEWER:
+        seen = {each: tuple(os.listdir(f"/sys/bus/pci/devices/{each}/net")) for each in (IGB, IGB_VF1, IGB_VF2)}
+        assert {each: found[each].interfaces for each in seen} == seen and set(map(len, seen.values())) == {1}
+        assert [found[each].nodes for each in seen] == [(clock_of(IGB),), (), ()]
     record_property("files", {address[5:]: " ".join(found[address].nodes) for address in NODES})
     record_property("IOMMU groups", {address[5:]: group for address, group in groups.items()})
 
@@ -217,3 +269,66 @@ def test_a_card_moves_into_the_container_and_back(near, nodes_of, record_propert
     wait_for(here.exists, PATIENCE)
     assert (here / "address").read_text().strip() == mac
     record_property("interface; its address", f"eth1; {mac}")
+
+
+def test_disk_of_a_node_without_cpus(near, nodes_of, record_property):
+    placed = near.with_device("far")
+    assert near.given(placed.uuid) == [FAR_DISK]
+    assert set(nodes_of(placed.cpus)) == kernel.initiators(FAR)
+    assert near.configured(placed.uuid) == files_of(FAR_DISK)
+    assert near.first_word(placed.uuid, disk_of(FAR_DISK)) == (0, WORDS[FAR_DISK])
+    record_property("CPUs; memory nodes", f"{placed.cpus}; {placed.mems}")
+
+
+@needs_igb
+def test_functions_of_a_network_card(near, nodes_of, record_property):
+    """Each container has the interface of one function. Card and functions exclude each other.
+
+    The next container has the interface although the kernel takes it back from the one before only after its end.
+    """
+    names = {address: interface_of(address) for address in (IGB, IGB_VF1, IGB_VF2)}
+    files = {address: pathlib.Path(f"/sys/class/net/{name}/address") for address, name in names.items()}
+    macs = {address: file.read_text().strip() for address, file in files.items()}
+    placed = [near.with_device("igb-vf") for _ in range(2)]
+    assert [near.given(each.uuid) for each in placed] == [[IGB_VF1], [IGB_VF2]]
+    for each, address in zip(placed, (IGB_VF1, IGB_VF2), strict=True):
+        assert set(nodes_of(each.cpus)) == {3}
+        assert near.configured(each.uuid) == []
+        assert near.inside(each.uuid, "cat", f"/sys/class/net/{names[address]}/address") == (0, macs[address])
+        assert not pathlib.Path("/sys/class/net", names[address]).exists()
+    assert "0 of 1 devices igb are free" in near.refusal(1, memory=64, devices=[{"alias": "igb"}])
+    for address in (IGB_VF1, IGB_VF2):
+        near.delete(placed.pop(0).uuid)
+        placed.append(near.with_device("igb-vf"))
+        assert near.given(placed[-1].uuid) == [address]
+        assert near.inside(placed[-1].uuid, "cat", f"/sys/class/net/{names[address]}/address") == (0, macs[address])
+    for each in placed:
+        near.delete(each.uuid)
+    whole = near.with_device("igb")
+    assert near.inside(whole.uuid, "cat", f"/sys/class/net/{names[IGB]}/address") == (0, macs[IGB])
+    assert near.configured(whole.uuid) == [clock_of(IGB)]
+    assert "0 of 2 devices igb-vf are free" in near.refusal(1, memory=64, devices=[{"alias": "igb-vf"}])
+    record_property("interfaces", names)
+
+
+@needs_cxl
+def test_memory_of_cxl_is_a_node_as_lsmem_says(machine, record_property):
+    if shutil.which("cxl") is None:
+        pytest.skip("the guest has no program cxl; Debian 13 has, and a kernel that makes regions of memory")
+    cell = machine.cell(FAR + 1)
+    blocks, nearest = kernel.lsmem_mib()[cell.id], kernel.hwloc_homes()[cell.id]
+    assert blocks == 256 and blocks - 8 <= cell.memory_mib <= blocks
+    homes = machine.device_view.homes[cell.id]
+    assert (set(cell.cpus), {cpu for home in homes for cpu in machine.cell(home).cpus}) == (set(), nearest)
+    record_property("memory, nearest", f"{cell.memory_mib} MiB on node {cell.id}, nodes {homes}")
+
+
+@needs_cxl
+def test_memory_of_cxl_is_no_device_for_containers(near, machine, record_property):
+    """Its file manages what the host itself uses, so the container that asks for it is refused."""
+    (device,) = (each for each in machine.devices if each.address == CXL)
+    assert (device.driver, device.nodes, device.class_id) == ("cxl_pci", (), "050210")
+    assert list(pathlib.Path("/dev/cxl").glob("mem*"))
+    reason = near.refusal(1, memory=64, devices=[{"alias": "cxl"}])
+    assert f"device {CXL}: its driver cxl_pci gives no file under /dev" in reason
+    record_property("reason", reason)
