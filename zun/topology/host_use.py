@@ -23,7 +23,7 @@ _DISKS = "sys/class/block"
 _BTRFS = "sys/fs/btrfs"
 _ZFS = "proc/spl/kstat/zfs"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_BONDS = _FUNCTION, _NEIGHBOUR = "its virtual function", "a device of its IOMMU group,"
+_BONDS = _FUNCTION, _NEIGHBOUR, _WHOLE = "its virtual function", "a device of its IOMMU group,", "its GPU"
 _STORAGE = "01"  # class of PCI
 _REJECTED = 0x0200  # RTF_REJECT of linux/route.h: an address that the kernel answers with an error
 
@@ -44,7 +44,8 @@ def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
 def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[str, str]:
     """Return the reasons by address, with those of devices whose use would end that of another device.
 
-    A virtual function loses its network with its physical function. An IOMMU group has one user outside the kernel.
+    A virtual function loses its network with its physical function. An IOMMU group has one user outside the kernel. A
+    part of a GPU is used with the GPU.
     """
     groups: dict[int | None, list[str]] = {}
     for device in devices:
@@ -56,6 +57,8 @@ def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[s
                 found.setdefault(device.physical, f"{_FUNCTION} {device.address} is in use: {reason}")
             for other in () if device.whole_group is None else groups[device.whole_group]:
                 found.setdefault(other, f"{_NEIGHBOUR} {device.address}, is in use: {reason}")
+        if device.type is DeviceType.PART and device.physical in reasons:
+            found.setdefault(device.address, f"{_WHOLE} {device.physical} is in use: {reasons[device.physical]}")
     return {**found, **reasons}
 
 

@@ -233,6 +233,22 @@ def test_gpu_with_a_mediated_device(uses):
     }
 
 
+def test_part_of_a_gpu_that_a_virtual_machine_uses(tmp_path):
+    """Of a GPU with a mediated device, nobody knows which of its instances are the virtual machine's."""
+    mig = "proc/driver/nvidia/capabilities/gpu0/mig/gi1"
+    files = {
+        f"proc/driver/nvidia/gpus/{CARD}/information": "Device Minor: 0\n",
+        f"{mig}/access": "DeviceFileMinor: 12\n", f"{mig}/ci0/access": "DeviceFileMinor: 13\n",
+    }
+    gpu = {"class": "0x030200\n", "vendor": "0x10de\n", f"{MEDIATED}/mdev_type/x": ""}
+    machine = changed(devices={CARD: {"files": gpu, "links": {"driver": "../drivers/nvidia"}}}, files=files)
+    whole = f"its mediated device {MEDIATED} is for a virtual machine"
+    found = discover(build(tmp_path, machine), process_limits=False).devices
+    assert {device.address: device.in_use for device in found} == {
+        CARD: whole, f"{CARD}/gi1/ci0": f"its GPU {CARD} is in use: {whole}"
+    }
+
+
 @pytest.mark.parametrize(("processes", "seen"), [
     pytest.param({"1": "systemd\n", "2": "kthreadd\n"}, True, id="of-the-host"),
     pytest.param({"1": "dumb-init\n", "2": "sh\n"}, False, id="of-a-container"),
