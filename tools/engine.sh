@@ -78,7 +78,7 @@ beside() {
     echo '{}' >"$folder/daemon.json"
     [[ " ${ZUN_ENGINE_OPTIONS:-}" == *" --storage-driver"* ]] || options+=(--storage-driver=vfs)
     # shellcheck disable=SC2086 # several options
-    dockerd --config-file="$folder/daemon.json" --data-root="$folder/data" --exec-root="$folder/exec" --pidfile="$folder/pid" --host="$DOCKER_HOST" \
+    dockerd --config-file="$folder/daemon.json" --data-root="$folder/data" --exec-root="$folder/docker" --pidfile="$folder/pid" --host="$DOCKER_HOST" \
         "${options[@]}" ${ZUN_ENGINE_OPTIONS:-} >"$folder/log" 2>&1 &
     daemon=$!
     # shellcheck disable=SC2064 # these values
