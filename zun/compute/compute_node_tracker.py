@@ -119,10 +119,14 @@ class ComputeNodeTracker:
                 cpu,
                 ", ".join(uuid for uuid, plan in held.items() if cpu in plan.dedicated_cpus | plan.withheld),
             )
-        for address, uuids in _devices_held_twice(held).items():
+        for address, (most, uuids) in _devices_held_too_often(held, self._topology).items():
             LOG.error(
-                "Device %s belongs to containers %s: delete all but one of them. It is given to nobody else before.",
+                "Device %s is for %d container%s and %d hold it: %s. Delete some of them, or let more containers share "
+                "it ([devices] device_spec). It is given to nobody else before.",
                 address,
+                most,
+                "" if most == 1 else "s",
+                len(uuids),
                 ", ".join(uuids),
             )
         with self._lock:
@@ -269,13 +273,22 @@ def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
     return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
 
 
-def _devices_held_twice(held: Mapping[str, Plan]) -> dict[str, list[str]]:
-    """Return the containers of each device that more than one of the plans ``held`` has, by the device's address."""
-    holders: dict[str, list[str]] = {}
+def _devices_held_too_often(held: Mapping[str, Plan], topology: HostTopology) -> dict[str, tuple[int, list[str]]]:
+    """Return by address the devices that more containers hold than may: how many may, and who holds the device.
+
+    Of a device that the host does not offer any more, as many may hold it as when it was given.
+    """
+    holders: dict[str, list[tuple[str, int]]] = {}
     for uuid, plan in held.items():
         for each in plan.devices:
-            holders.setdefault(each.address, []).append(uuid)
-    return {address: uuids for address, uuids in holders.items() if len(uuids) > 1}
+            holders.setdefault(each.address, []).append((uuid, each.shared))
+    offered, found = topology.device_view.by_address, {}
+    for address, claims in holders.items():
+        least = min(shared for _, shared in claims)
+        most = least if address not in offered or least == 1 else offered[address].shared
+        if len(claims) > most:
+            found[address] = most, [uuid for uuid, _ in claims]
+    return found
 
 
 def _growth(uuid: str) -> str:

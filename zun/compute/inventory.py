@@ -47,12 +47,13 @@ def inventory(
     specs = _device_specs(conf.devices.device_spec)
     selected = device_spec.given(discovered.devices, specs)
     usable, used = device_spec.without_used(selected, held)
-    known, unknown = _known_to_runtime(usable, facts.cdi_names)
+    sharing, alone = device_spec.shareable(usable, held)
+    known, unknown = _known_to_runtime(sharing, facts.cdi_names)
     offered, doubles = device_spec.without_doubles(known, [each for each in discovered.devices if each.address in held])
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
-    notes = (*discovered.notes, *idle, *used, *unknown, *doubles, *_absent(discovered, sets), *lacking)
+    notes = (*discovered.notes, *idle, *used, *alone, *unknown, *doubles, *_absent(discovered, sets), *lacking)
     notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -141,6 +142,10 @@ def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
             specs += device_spec.parse_values(text)
         except ValueError as exc:
             raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
+    try:
+        device_spec.check_classes(specs)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[devices] device_spec: {exc}") from exc
     return specs
 
 

@@ -129,13 +129,17 @@ class CdiMount:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Changes of a container. ``others`` names in words every change that needs the runtime's own CDI."""
+    """Changes of a container. ``others`` names in words every change that needs the runtime's own CDI.
+
+    ``interfaces`` are network interfaces of the host that the container gets.
+    """
 
     nodes: tuple[DeviceNode, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     mounts: tuple[CdiMount, ...] = ()
     gids: tuple[int, ...] = ()
     others: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,12 @@ class CdiDevices:
     def devices(self) -> tuple[Device, ...]:
         """Return the devices for an inventory, in order of their names. Their cells are unknown."""
         return tuple(
-            Device(name, type=DeviceType.CDI, nodes=tuple(node.host_path for node in found.edits.nodes))
+            Device(
+                name,
+                type=DeviceType.CDI,
+                nodes=tuple(node.host_path for node in found.edits.nodes),
+                interfaces=(*found.edits.interfaces, *found.common.interfaces),
+            )
             for name, found in sorted(self.by_name.items())
         )
 
@@ -326,6 +335,7 @@ def _edits(record: Mapping[str, Any]) -> Edits:
         mounts=tuple(mounts),
         gids=tuple(gid for gid in record.get("additionalGids", ()) if gid),  # the specification ignores 0
         others=tuple(_others(record)),
+        interfaces=tuple(each["hostInterfaceName"] for each in record.get("netDevices") or ()),
     )
 
 

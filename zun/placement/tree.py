@@ -204,11 +204,16 @@ def _devices(
 ) -> dict[str, Inventory]:
     """Return the devices of one cell, or of an unknown one, by resource class.
 
-    A device that nobody can have beside a held one, as the physical function of a virtual one or the GPU of a part, is
-    reserved.
+    A device that containers share counts once for each that may have it. A device that nobody can have beside a held
+    one, as the physical function of a virtual one or the GPU of a part, is reserved.
     """
-    offered = Counter(device.counted_as for device in topology.devices if device.cell == cell_id)
-    free = Counter(device.counted_as for device in usage.free_devices(topology) if device.cell == cell_id)
+    offered, free = Counter[str](), Counter[str]()
+    for device in topology.devices:
+        if device.cell == cell_id:
+            offered[device.counted_as] += device.shared
+    for device in usage.free_devices(topology):
+        if device.cell == cell_id:
+            free[device.counted_as] += usage.shares_left(device)
     held = {given.counted_as for _, plan in usage for given in plan.devices if given.cell == cell_id}
     found = {}
     for name in offered.keys() | {name for name in held if name is not None}:

@@ -227,7 +227,7 @@ class Columns(Sequence[HostState]):
 
     @property
     def free_devices(self) -> Mapping[Device, SmallInts]:
-        """The number of free devices of each kind on every host. Devices are counted from the first call on."""
+        """The free devices of each kind on every host (``HostState.free_devices``), counted from the first call on."""
         if self._devices is None:
             self._devices = _FreeDevices(self._hosts)
         return self._devices.counts
@@ -376,7 +376,7 @@ class _Sums:
                 continue
             self._cpus += sign * len(state.topology.cpus)
             self._mib += sign * state.topology.memory_mib
-            self._devices += sign * len(state.topology.devices)
+            self._devices += sign * state.device_count
             for shape, often in state.shapes.items():
                 self._held[shape] += sign * often
                 if not self._held[shape]:

@@ -148,8 +148,17 @@ class HostState:
 
     @cached_property
     def free_devices(self) -> Mapping[Device, int]:
-        """The number of free devices of each kind, see ``kind_of``."""
-        return Counter(map(kind_of, self.usage.free_devices(self.topology))) if self.topology.devices else {}
+        """The number of free devices of each kind, see ``kind_of``. A shared device counts once for each share left."""
+        found: Counter[Device] = Counter()
+        if self.topology.devices:
+            for device in self.usage.free_devices(self.topology):
+                found[kind_of(device)] += self.usage.shares_left(device)
+        return found
+
+    @property
+    def device_count(self) -> int:
+        """The number of devices, free or not. A shared device counts once for each container that may have it."""
+        return sum([device.shared for device in self.topology.devices])
 
     def try_out(self) -> None:
         """Compute what filters and weighers will ask of the host. Raise what a malformed row raises there."""
@@ -208,6 +217,7 @@ def kind_of(device: Device) -> Device:
         physical_network=device.physical_network,
         resource_class=device.resource_class,
         traits=device.traits,
+        shared=min(device.shared, 2),  # shared or not
     )
 
 

@@ -166,6 +166,7 @@ def kind_name(device: Device) -> str:
         f"{device.vendor_id}:{device.product_id} {device.type} {device.resource_class or '-'} "
         f"{','.join(device.traits) or '-'} {'-' if device.cell is None else 'near'}"
         f"{'' if device.physical_network is None else f' {device.physical_network}'}"
+        f"{' shared' if device.shared > 1 else ''}"
     )
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from zun.topology.devices import Device, DeviceType
-from zun.topology.ranges import CELL, GROUP, NAME, PATH
+from zun.topology.ranges import CELL, GROUP, NAME, PATH, SHARES
 
 
 class DevicePolicy(StrEnum):
@@ -56,10 +56,14 @@ class DeviceMatch:
     physical_network: str | None = None
 
     def admits(self, device: Device) -> bool:
-        """Return whether the device meets every condition."""
+        """Return whether the device meets every condition.
+
+        A device that containers share is for requests that name its resource class: nobody gets a share by accident.
+        """
         by_accident = device.type is DeviceType.PART and self.type is None and self.resource_class is None
         return (
             not by_accident
+            and (device.shared == 1 or self.resource_class is not None)
             and self.vendor_id in (None, device.vendor_id)
             and self.product_id in (None, device.product_id)
             and self.resource_class in (None, device.resource_class)
@@ -136,6 +140,8 @@ class HeldDevice(NamedTuple):
     physical: str | None = None
     iommu_group: int | None = None
     """The IOMMU group that the device occupied when it was given; None if it left the group to others."""
+    shared: int = 1
+    """Number of containers that could have the device at once when it was given. 1: the container has it alone."""
 
     @property
     def whole_group(self) -> int | None:
@@ -161,6 +167,8 @@ class GivenDevice:
     """The IOMMU group, if the device occupies it as a whole."""
     memory_node: int | None = None
     """The memory node that is the device's own memory; None if it has none."""
+    shared: int = 1
+    """Number of containers that may have the device at the same time. 1: the container has it alone."""
 
     @classmethod
     def of(cls, name: str, device: Device) -> Self:
@@ -173,16 +181,18 @@ class GivenDevice:
             physical=device.physical,
             iommu_group=device.whole_group,
             memory_node=device.memory_node,
+            shared=device.shared,
         )
 
     @property
     def held(self) -> HeldDevice:
         """What other containers must know of the device while this claim is held."""
-        return HeldDevice(self.address, self.physical, self.iommu_group)
+        return HeldDevice(self.address, self.physical, self.iommu_group, self.shared)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the device as JSON-able values. The last three fields are left out if they are None."""
+        """Return the device as JSON-able values. The last four fields are left out if they say nothing."""
         bonds = {"physical": self.physical, "iommu_group": self.iommu_group, "memory_node": self.memory_node}
+        bonds["shared"] = self.shared if self.shared > 1 else None
         known = {"name": self.name, "address": self.address, "cell": self.cell, "counted_as": self.counted_as}
         return {**known, **{name: value for name, value in bonds.items() if value is not None}}
 
@@ -203,5 +213,6 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "physical": PATH.or_none,
     "iommu_group": GROUP.or_none,
     "memory_node": CELL.or_none,
+    "shared": SHARES,
 }
 """Field of a GivenDevice -> what reads its value in a record."""

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from zun.topology.devices import Device, DeviceType
+from zun.topology.ranges import SHARES
 
 _BY_NAME = (DeviceType.PATH, DeviceType.CDI)
 _PARTS = ("domain", "bus", "slot", "function")
@@ -19,7 +20,7 @@ _ANY = ("", "*")
 _OF_PCI = ("vendor_id", "product_id", "class", "address", "devname")
 _MATCHING = (*_OF_PCI, "part", "path", "cdi")
 _TAGS_OF_PCI = ("physical_network", "trusted")
-_TAGS = ("physical_network", "trusted", "resource_class", "traits", "allow_in_use")
+_TAGS = ("physical_network", "trusted", "resource_class", "traits", "allow_in_use", "shared")
 #: Tags of Nova without a meaning here: drivers are not changed, and containers do not migrate.
 _IDLE_TAGS = ("managed", "live_migratable")
 #: Tags of Nova that ask for what this service does not do.
@@ -57,6 +58,8 @@ class DeviceSpec:
     traits: tuple[str, ...] = ()
     allow_in_use: bool = False
     """True if containers may get a device that the host itself uses."""
+    shared: int = 1
+    """Number of containers that may have a device at the same time."""
 
     def matches(self, device: Device) -> bool:
         """Return whether the device meets every condition."""
@@ -92,6 +95,7 @@ class DeviceSpec:
             resource_class=self.resource_class or device.resource_class,
             traits=self.traits,
             in_use=None if self.allow_in_use else device.in_use,
+            shared=self.shared,
         )
 
     def _has_size(self, device: Device) -> bool:
@@ -129,6 +133,53 @@ def without_used(devices: Iterable[Device], held: Collection[str]) -> tuple[tupl
                 'the same, add "allow_in_use": "true" to its line of device_spec'
             )
     return tuple(kept), tuple(notes)
+
+
+def shareable(devices: Iterable[Device], held: Collection[str]) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """Return the devices without those that the operator shares and that one container alone can have, with notes.
+
+    Of those, the devices that containers hold (``held``, addresses) stay, and no further container gets one.
+    """
+    devices = tuple(devices)
+    whole = {device.counted_as for device in devices if device.shared == 1}
+    kept, notes = [], []
+    for device in devices:
+        reason = _why_alone(device) if device.shared > 1 else None
+        if device.shared > 1 and device.counted_as in whole:
+            reason = f"whole devices have its resource_class {device.counted_as} too"
+        if reason is None:
+            kept.append(device)
+        else:
+            notes.append(
+                f"device {device.address} is not offered: containers cannot share it, because {reason}. Remove shared "
+                "from its line of device_spec, and give the line another resource_class or none"
+            )
+            kept += [replace(device, shared=1)] if device.address in held else []
+    return tuple(kept), tuple(notes)
+
+
+def _why_alone(device: Device) -> str | None:
+    """Return why only one container at a time can have the device, or None if containers can share it."""
+    if device.disk is not None or device.class_id.startswith("01"):
+        return f"{device.disk or 'it'} is a disk, and containers that write to one disk destroy each other's data"
+    if device.interfaces or device.class_id.startswith("02"):
+        return "its network interfaces are moved into one container"
+    if device.for_one_program:
+        return f"VFIO ({device.driver or device.nodes[0]}) gives it to one program at a time"
+    return None
+
+
+def check_classes(specs: Iterable[DeviceSpec]) -> None:
+    """Raise ValueError if a resource class is for shared and for whole devices: nobody gets a share by accident."""
+    specs = tuple(specs)
+    whole = {spec.resource_class: spec for spec in specs if spec.shared == 1 and spec.resource_class is not None}
+    for spec in specs:
+        if spec.shared > 1 and spec.resource_class in whole:
+            other = whole[spec.resource_class]
+            raise ValueError(
+                f"resource_class {spec.resource_class} is for shared devices ({spec.conditions}) and for whole ones "
+                f"({other.conditions}): give the shared ones a class of their own, such as {spec.resource_class}_SHARED"
+            )
 
 
 def without_doubles(
@@ -230,6 +281,7 @@ def _spec(members: Any) -> DeviceSpec:
     if "address" in members and "devname" in members:
         raise ValueError("give address or devname, not both")
     _check_kind(members)
+    _check_shared(members)
     return DeviceSpec(
         vendor_id=_digits(members, "vendor_id", "[0-9a-f]{4}", "four hexadecimal digits or *"),
         product_id=_digits(members, "product_id", "[0-9a-f]{4}", "four hexadecimal digits or *"),
@@ -244,6 +296,7 @@ def _spec(members: Any) -> DeviceSpec:
         resource_class=_resource_class(_text(members, "resource_class")),
         traits=_traits(members.get("traits", "")),
         allow_in_use=_boolean(members, "allow_in_use"),
+        shared=_number_of_shares(members),
     )
 
 
@@ -269,6 +322,39 @@ def _check_kind(members: Mapping[str, Any]) -> None:
                 raise ValueError(f"give {kind} or {others[0]}, not both")
             if "resource_class" not in members:
                 raise ValueError(f"{kind} needs a resource_class: containers ask for the devices by it")
+
+
+def _check_shared(members: Mapping[str, Any]) -> None:
+    """Check that a spec of shared devices has a class of its own, and is not for what one container alone can have."""
+    if "shared" not in members:
+        return
+    if "resource_class" not in members:
+        raise ValueError("shared needs a resource_class: only containers that ask for this class get a share")
+    if resource_class(str(members["resource_class"])).startswith(_OF_WHOLE_DEVICES):
+        raise ValueError(
+            f"shared needs a resource_class of its own, got {members['resource_class']!r}: whole devices have such ones"
+        )
+    if network := next((name for name in ("devname", "physical_network") if name in members), None):
+        raise ValueError(f"give shared or {network}, not both: the interfaces of a card are moved into one container")
+    for digits, reason in (("01", "disk has one writer"), ("02", "network card has interfaces for one container")):
+        if str(members.get("class", "")).lower().removeprefix("0x").startswith(digits):
+            raise ValueError(f"shared cannot be served for class {members['class']}: a {reason}. Remove shared")
+
+
+#: Beginnings of the resource classes of devices whose spec names none (``Device.counted_as``).
+_OF_WHOLE_DEVICES = ("CUSTOM_PCI_", "CUSTOM_DEVICE_")
+
+
+def _number_of_shares(members: Mapping[str, Any]) -> int:
+    value = members.get("shared", 1)
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    number = int(text) if re.fullmatch("[0-9]{1,9}", text) else 0
+    if "shared" in members and not 2 <= number <= SHARES.most:
+        raise ValueError(
+            f"shared must be a number of containers from 2 to {SHARES.most}, got {value!r}. Without shared a container "
+            "has a device alone"
+        )
+    return number
 
 
 def _path(pattern: str | None) -> str | None:

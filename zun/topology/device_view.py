@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,15 +45,20 @@ class DeviceView:
     def taken(self, held: Iterable[HeldDevice]) -> dict[str, str]:
         """Return the addresses that no other container can have, each with the held device that rules it out.
 
-        A held device rules out itself. A physical function rules out its virtual functions and the other way round, and
-        so do a GPU and its parts. A device that occupies its IOMMU group rules out the other devices there, and any
-        other device there rules out those that would occupy the group. If the host no longer offers a held device, the
-        claim tells what the device is a part of, and the group that it occupied.
+        ``held`` has one entry for each claim of a device. A held device rules out itself, but a shared one only if as
+        many claims hold it as may share it, or if a claim is from a time when the device was not shared. A physical
+        function rules out its virtual functions and the other way round, and so do a GPU and its parts. A device that
+        occupies its IOMMU group rules out the other devices there, and any other device there rules out those that
+        would occupy the group. If the host no longer offers a held device, the claim tells what the device is a part
+        of, and the group that it occupied.
         """
         taken: dict[str, str] = {}
+        held = tuple(held)
+        holders = Counter([claimed.address for claimed in held])
         for claimed in held:
             device = self.by_address.get(claimed.address, claimed)
-            taken[claimed.address] = claimed.address
+            if claimed.shared == 1 or holders[claimed.address] >= device.shared:
+                taken[claimed.address] = claimed.address
             beside = [*self.virtual.get(claimed.address, ())]
             if device.physical is not None:
                 beside.append(device.physical)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from zun.topology.ranges import CELL, GROUP, NAME, NAMES, PATH
+from zun.topology.ranges import CELL, GROUP, NAME, NAMES, PATH, SHARES
 
 _LISTS = ("path", "nodes", "interfaces", "physical_interfaces", "links", "traits")
 """Fields of a Device that are lists in its record."""
@@ -40,8 +40,10 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "in_use": PATH.or_none,
     "profile": NAME.or_none,
     "uuid": NAME.or_none,
+    "disk": PATH.or_none,
     "physical_network": NAME.or_none,
     "trusted": bool,
+    "shared": SHARES,
     "resource_class": NAME.or_none,
     "type": lambda value: DeviceType(value),
     **dict.fromkeys(_LISTS, _paths),
@@ -114,9 +116,13 @@ class Device:
     """The size of a part of a GPU, as ``1g.10gb`` or ``cpx_nps4``; None if unknown."""
     uuid: str | None = None
     """The UUID of a MIG instance, as ``MIG-...``; None if unknown."""
+    disk: str | None = None
+    """A file of the device that is a disk, as ``/dev/nvme0n1``."""
     physical_network: str | None = None
     """This and the following fields are tags that the operator's ``device_spec`` gives to the device."""
     trusted: bool = False
+    shared: int = 1
+    """Number of containers that may have the device at the same time. 1: a container has it alone."""
     resource_class: str | None = None
     traits: tuple[str, ...] = ()
 
@@ -142,13 +148,19 @@ class Device:
         The kernel gives a group to one program outside the kernel (Documentation/driver-api/vfio.rst). A device whose
         driver works in the kernel knows nothing of the others in its group.
         """
-        outside = is_vfio_driver(self.driver) or any(node.startswith("/dev/vfio/") for node in self.nodes)
-        return self.iommu_group if outside else None
+        return self.iommu_group if self.for_one_program else None
+
+    @property
+    def for_one_program(self) -> bool:
+        """Return whether the kernel gives the device to one program outside the kernel at a time (VFIO)."""
+        files = [node for node in self.nodes if node.startswith("/dev/vfio/") and node != "/dev/vfio/vfio"]
+        return is_vfio_driver(self.driver) or bool(files)
 
     @property
     def kind(self) -> tuple[object, ...]:
         """Return what a request can tell devices apart by, but for the cell."""
-        return self.vendor_id, self.product_id, self.type, self.physical_network, self.resource_class, self.traits
+        own = self.vendor_id, self.product_id, self.type, self.physical_network, self.resource_class, self.traits
+        return (*own, self.shared > 1)
 
     @property
     def counted_as(self) -> str:

@@ -29,7 +29,7 @@ _REJECTED = 0x0200  # RTF_REJECT of linux/route.h: an address that the kernel an
 
 
 def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
-    """Return the devices, each with the reason why the host uses it in ``in_use``, if the host does."""
+    """Return the devices, each with its first disk in ``disk``, and in ``in_use`` why the host uses it, if it does."""
     devices, routed, disks = tuple(devices), _routed(tree), _disks(tree)
     if _is_apart(tree) and any(device.class_id.startswith(_STORAGE) for device in devices):
         tree.note(
@@ -38,7 +38,8 @@ def marked(tree: Tree, devices: Iterable[Device]) -> tuple[Device, ...]:
         )
     found = ((device.address, next(_reasons(tree, device, routed, disks), None)) for device in devices)
     reasons = _with_bonds(devices, {address: reason for address, reason in found if reason is not None})
-    return tuple(replace(device, in_use=reasons.get(device.address)) for device in devices)
+    entries = frozenset(tree.names(_DISKS))
+    return tuple(replace(each, in_use=reasons.get(each.address), disk=_first_disk(each, entries)) for each in devices)
 
 
 def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[str, str]:
@@ -60,6 +61,11 @@ def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[s
         if device.type is DeviceType.PART and device.physical in reasons:
             found.setdefault(device.address, f"{_WHOLE} {device.physical} is in use: {reasons[device.physical]}")
     return {**found, **reasons}
+
+
+def _first_disk(device: Device, entries: Collection[str]) -> str | None:
+    """Return the first file of the device that is a disk or a partition. ``entries`` are their names in /sys."""
+    return next((node for node in device.nodes if _entry(node.removeprefix("/dev/")) in entries), None)
 
 
 def remembered(

@@ -18,6 +18,7 @@ from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest
 from zun.topology.devices import Device, DeviceType
 from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
+from zun.topology.ranges import SHARES
 from zun.topology.refusal import Refusal, RefusalCode
 from zun.topology.request import PlacementRequest
 from zun.topology.search.booking import book, draw, draw_together
@@ -40,7 +41,14 @@ def with_its_devices(
     policies = {each.name: each.numa_policy for each in request.devices}
     names = [*dict.fromkeys(each.name for each in old.devices)]
     devices = tuple(
-        Device(each.address, cell=each.cell, type=DeviceType.PATH, resource_class=each.name) for each in old.devices
+        Device(
+            each.address,
+            cell=each.cell,
+            type=DeviceType.PATH,
+            resource_class=each.name,
+            shared=1 if each.shared == 1 else SHARES.most,  # the container keeps its share, whoever has the others
+        )
+        for each in old.devices
     )
     wanted = tuple(
         DeviceRequest(

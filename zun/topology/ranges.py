@@ -121,6 +121,7 @@ CPUS = Real("a number of CPUs", 1e6)
 AMOUNT = Whole("an amount of other services", 2**40)
 GENERATION = Whole("a generation", 2**62)
 GROUP = Whole("an IOMMU group", 2**31 - 1)
+SHARES = Whole("the number of containers that share a device", 1000, 1)
 
 NAME = Text("a name", 255)
 PATH = Text("a path", 4096)

@@ -117,18 +117,26 @@ class Usage:
         )
 
     @property
-    def held_devices(self) -> frozenset[HeldDevice]:
-        """The devices that containers hold."""
-        return frozenset([each for claimed in self._devices.values() for each in claimed])
+    def held_devices(self) -> tuple[HeldDevice, ...]:
+        """The devices that containers hold: one for each claim on a device."""
+        return tuple([each for claimed in self._devices.values() for each in claimed])
+
+    def holders(self, address: str) -> int:
+        """Return the number of claims on the device with this address."""
+        return len(self._devices.get(address, ()))
 
     def free_devices(self, topology: HostTopology) -> tuple[Device, ...]:
         """Return the devices of the host that a container can have, in order of their addresses.
 
-        Beside the held devices those are not free that ``DeviceView.taken`` names: as the GPU of a held part, and the
-        virtual functions of a held physical one.
+        A shared device is free as long as it has a share left. Beside the held devices those are not free that
+        ``DeviceView.taken`` names: as the GPU of a held part, and the virtual functions of a held physical one.
         """
         taken = topology.device_view.taken(self.held_devices)
         return tuple(device for device in topology.device_view.devices if device.address not in taken)
+
+    def shares_left(self, device: Device) -> int:
+        """Return the number of containers that can still get the free ``device``: 1 unless it is shared."""
+        return max(1, device.shared - self.holders(device.address))
 
     @property
     def held_cpus(self) -> CpuSet:
@@ -148,8 +156,8 @@ class Usage:
     @property
     def totals(self) -> tuple[object, ...]:
         """Everything that ``plan`` reads: usages with equal totals get equal plans, whoever the owners are."""
-        amounts = (self._mib, self._pages, self._demand, self._sharers)
-        return (self._held, *(frozenset(each.items()) for each in amounts), self.held_devices)
+        amounts: tuple[Mapping[Any, Any], ...] = (self._mib, self._pages, self._demand, self._sharers)
+        return (self._held, *(frozenset(each.items()) for each in (*amounts, self._devices)))
 
     def shared_pool(self, topology: HostTopology, cells: Iterable[int] | None = None) -> CpuSet:
         """Return the CPUs that shared containers run on now, of the whole host or of the cells with these ids.
@@ -288,11 +296,17 @@ class Usage:
 
     def _device_problem(self, devices: DeviceView, plan: Plan) -> Problem | None:
         taken = devices.taken(sorted(self.held_devices, key=str))
-        for address in [each.address for each in plan.devices]:
-            if address not in devices.by_address:
-                return RefusalCode.DEVICES_GONE, f"the host offers no device {address} any more"
-            if other := taken.get(address):
-                return RefusalCode.DEVICES_TAKEN, devices.why_taken(address, other)
+        for given in plan.devices:
+            device = devices.by_address.get(given.address)
+            if device is None:
+                return RefusalCode.DEVICES_GONE, f"the host offers no device {given.address} any more"
+            if other := taken.get(given.address):
+                shared = device.shared > 1 and other == given.address
+                number = f": {self.holders(other)} containers hold it" if shared else ""
+                return RefusalCode.DEVICES_TAKEN, f"{devices.why_taken(given.address, other)}{number}"
+            if (device.shared > 1) != (given.shared > 1):
+                words = "is shared" if device.shared > 1 else "is not shared any more"
+                return RefusalCode.DEVICES_TAKEN, f"device {given.address} {words}, and the plan is from before"
         own = [devices.by_address[each.address] for each in plan.devices]
         for here, there in rivals(own):
             names = f"{own[here[0]].address} and {own[there[0]].address}"
@@ -355,7 +369,9 @@ class Usage:
                 f"CPUs {cpus} are held by {holder}: plan again from the present usage", str(holder), cpus
             )
         for given in plan.devices:
-            if given.address in self._devices:
+            claims = self._devices.get(given.address, ())
+            numbers = [given.shared, *[each.shared for each in claims]]  # they differ if the operator changed it
+            if claims and (1 in numbers or len(claims) >= max(numbers)):
                 holder = self.device_owner(given.address)
                 words = f"device {given.address} is held by {holder}: plan again from the present usage"
                 raise ClaimConflict(words, str(holder), NO_CPUS, frozenset((given.address,)))

@@ -59,4 +59,4 @@ def _devices(table: Columns, request: PlacementRequest, demand: Demand) -> Devic
 
 
 def _number(host: HostState) -> float:
-    return float(len(host.topology.devices))
+    return float(host.device_count)

@@ -67,12 +67,12 @@ class DeviceSearch:
         self,
         devices: DeviceView,
         view: HostView,
-        held: frozenset[HeldDevice],
+        held: Sequence[HeldDevice],
         requests: Sequence[DeviceRequest],
         same: str,
         steps: Steps | None = None,
     ) -> None:
-        """Prepare the search, which shares ``steps``. ``held`` are the devices that other containers hold."""
+        """Prepare the search, which shares ``steps``. ``held`` has a device for each claim of others."""
         self.view = view
         self.requests = [each for each in requests if each.count]
         self.steps = steps or Steps()
@@ -180,7 +180,7 @@ class DeviceSearch:
         rarity = self._rarity()
         return [
             {
-                position: (far << width + 5 * _RARITY) + (rarity[position] + 1 << width)
+                position: (far << width + 6 * _RARITY) + (rarity[position] + 1 << width)
                 - (1 << (last - row) * size + size - 1 - position)
                 for position, far in each.items()
             }
@@ -190,11 +190,12 @@ class DeviceSearch:
     def _rarity(self) -> list[int]:
         """Return by position how much others would miss the device.
 
-        A device with fewer traits is missed less, then one that is not a physical function and has no parts, then one
-        with fewer links to free devices, then one whose switch or whole is in use already.
+        A device with fewer traits is missed less, then one that is not a physical function and has no parts, then a
+        shared one with fewer holders, then one with fewer links to free devices, then one whose switch or whole is in
+        use already. If somebody has a share of a device, nobody misses its functions and parts.
         """
         linked = self._devices.linked
-        worn = set()
+        worn, holders = set(), Counter([each.address for each in self._held])
         for each in self._held:
             device = self._devices.by_address.get(each.address)
             if device is not None:
@@ -202,10 +203,13 @@ class DeviceSearch:
         worn.discard(None)
         parted = self._devices.virtual
         return [
-            (((len(device.traits) << _RARITY) + (device.type == DeviceType.PF or device.address in parted))
-             << 2 * _RARITY)
-            + (len(linked[device.address] - self._taken.keys() if device.address in linked else ()) << _RARITY)
-            + (device.switch not in worn and device.physical not in worn)
+            _ranked(
+                len(device.traits),
+                (device.type == DeviceType.PF or device.address in parted) and device.address not in holders,
+                holders[device.address],
+                len(linked[device.address] - self._taken.keys() if device.address in linked else ()),
+                device.switch not in worn and device.physical not in worn,
+            )
             for device in self.free
         ]
 
@@ -402,6 +406,14 @@ def _union(serves: Sequence[Sequence[Device]]) -> list[Device]:
     """Return the devices of all requests, each once, in order of their addresses."""
     found = {device.address: device for able in serves for device in able}
     return [found[address] for address in sorted(found)]
+
+
+def _ranked(*ranks: int) -> int:
+    """Return one number that compares as the ranks do, the first of most weight."""
+    whole = 0
+    for rank in ranks:
+        whole = (whole << _RARITY) + rank
+    return whole
 
 
 def _without(costs: dict[int, int], positions: Container[int]) -> dict[int, int]:

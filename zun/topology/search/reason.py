@@ -72,7 +72,7 @@ def _devices_short(topology: HostTopology, usage: Usage, request: PlacementReque
         if len(devices) < each.count:
             able = [device for device in every if each.admits(device)]
             short = f"{len(devices)} of {len(able)} devices {each.name} are free: {each.count} are wanted"
-            return short + _excluded(topology.device_view, usage, able)
+            return f"{short}{_of_shares(every, able, each)}{_excluded(topology.device_view, usage, able)}"
     fewer = [
         replace(request, devices=(*request.devices[:row], weaker(each, DevicePolicy.NONE), *request.devices[row + 1 :]))
         for row, each in enumerate(request.devices)
@@ -117,6 +117,17 @@ def _unlinked(view: DeviceView, asked: Sequence[tuple[DeviceRequest, Sequence[De
     if most < wanted and not steps.cut:
         return f"GPU links ({kinds}) join at most {most} of the free devices all to all, and {wanted} are wanted"
     return f"the free devices that GPU links ({kinds}) join all to all do not serve, where CPUs and memory are free"
+
+
+def _of_shares(every: Sequence[Device], able: Sequence[Device], request: DeviceRequest) -> str:
+    """Return what the user must know of shared devices where the devices ``able`` are too few, or nothing."""
+    if request.count > 1 and any(device.shared > 1 for device in able):
+        return ", each another device, because a container has one share of a device at most"
+    others = [device for device in every if device.shared > 1 and request.admits(replace(device, shared=1))]
+    if others and not able:
+        names = ", ".join(sorted({str(device.resource_class) for device in others}))
+        return f". The {len(others)} shared ones are for requests that name the resource class {names}"
+    return ""
 
 
 def _where(view: DeviceView, devices: Sequence[Device]) -> str:

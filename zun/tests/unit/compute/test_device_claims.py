@@ -6,6 +6,8 @@
 
 import os
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
@@ -17,6 +19,7 @@ from zun.container.driver import ContainerDevices
 from zun.container.fake import InMemoryDriver
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request
+from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.container.samples import Sample
@@ -85,6 +88,62 @@ def test_a_claim_remembers_the_card_of_its_function(agent):
     tracker.update_inventory(agent.context, replace(HOST, devices=(card,)), COLUMNS)
     tracker.rebuild([container])
     assert tracker.usage.free_devices(tracker.topology) == ()
+
+
+SLICE = Device("0000:81:00.0", "10de", "20b0", resource_class="CUSTOM_SLICE", shared=4, nodes=("/dev/nvidia0",))
+
+
+def slicing(agent, device=SLICE):
+    agent.tracker.update_inventory(agent.context, replace(HOST, devices=(device,)), COLUMNS)
+    given = (GivenDevice.of("slice", device),)
+    return {"cpuset": replace(shared(), devices=given).to_dict()}
+
+
+def test_as_many_claims_at_once_as_shares(agent):
+    """Threads start together; each claims what a scheduler proposed when all shares were free."""
+    limits, count = slicing(agent), SLICE.shared + 3
+    containers = [new_container(agent.context) for _ in range(count)]
+    together = threading.Barrier(count)
+
+    def claimed(container):
+        together.wait()
+        try:
+            return agent.tracker.container_claim(container, limits).plan
+        except exceptions.ClaimRefused as refused:
+            return str(refused)
+
+    with ThreadPoolExecutor(count) as pool:
+        answers = [*pool.map(claimed, containers)]
+    plans = [each for each in answers if isinstance(each, Plan)]
+    assert [[given.address for given in each.devices] for each in plans] == [[SLICE.address]] * SLICE.shared
+    refused = [each for each in answers if not isinstance(each, Plan)]
+    assert all(f"device {SLICE.address} is taken: 4 containers hold it" in each for each in refused), refused
+    assert agent.tracker.usage.holders(SLICE.address) == SLICE.shared
+    agent.tracker.release(next(each.uuid for each, plan in zip(containers, answers, strict=True) if plan in plans))
+    agent.claim(limits)
+
+
+def test_the_next_agent_counts_the_shares_of_the_rows(agent, caplog):
+    """Nothing is said of as many holders as shares. Of more, because the operator gave fewer, all holders are named."""
+    limits = slicing(agent)
+    rows = [agent.claim(limits)[0] for _ in range(4)]
+    tracker = ComputeNodeTracker("h1")
+    tracker.update_inventory(agent.context, replace(HOST, devices=(SLICE,)), COLUMNS)
+    tracker.rebuild(rows)
+    assert (tracker.usage.holders(SLICE.address), caplog.messages) == (4, [])
+    with pytest.raises(exceptions.ClaimRefused):
+        tracker.container_claim(new_container(agent.context), limits)
+    tracker.update_inventory(agent.context, replace(HOST, devices=(replace(SLICE, shared=2),)), COLUMNS)
+    tracker.rebuild(rows)
+    (message,) = caplog.messages
+    assert message.startswith(f"Device {SLICE.address} is for 2 containers and 4 hold it: ")
+    assert all(each.uuid in message for each in rows)
+    for each in rows[:2]:
+        tracker.release(each.uuid)
+        with pytest.raises(exceptions.ClaimRefused):
+            tracker.container_claim(new_container(agent.context), limits)
+    tracker.release(rows[2].uuid)
+    assert tracker.container_claim(new_container(agent.context), limits).plan.devices[0].shared == 2
 
 
 def test_no_device_is_given_twice_in_many_lives(agent):

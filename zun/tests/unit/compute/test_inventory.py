@@ -204,6 +204,18 @@ def test_note_on_a_name_that_is_not_utf_8_can_be_written():
     assert inventory(configuration(), machine, FACTS).topology.notes == ("/etc/cdi/a?.json is left out",)
 
 
+def test_shares_are_offered_and_what_cannot_be_shared_is_told():
+    gpu, disk = Device("0000:81:00.0", "10de", "20b0", "030200"), Device("0000:82:00.0", "10de", "0a54", "010802")
+    specs = ['{"vendor_id": "10de", "shared": 2, "resource_class": "CUSTOM_SLICE"}']
+    machine_with = replace(MACHINE, devices=(gpu, disk))
+    topology = inventory(configuration(devices__device_spec=specs), machine_with, FACTS).topology
+    assert topology.devices == (replace(gpu, shared=2, resource_class="CUSTOM_SLICE"),)
+    assert topology.notes[-1].startswith("device 0000:82:00.0 is not offered: containers cannot share it")
+    specs.append('{"class": "03", "resource_class": "slice"}')
+    with pytest.raises(exceptions.Misconfigured, match="resource_class CUSTOM_SLICE is for shared devices"):
+        inventory(configuration(devices__device_spec=specs), machine_with, FACTS)
+
+
 def test_a_spec_that_selects_no_device_leaves_a_note():
     card = Device("0000:81:00.0", "10de", "20b0", "030200")
     specs = ['[{"vendor_id": "10de"}, {"address": "0000:82:00.0"}]', '{"class": "03"}', '{"devname": "ens1"}']

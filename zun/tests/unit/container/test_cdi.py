@@ -63,6 +63,7 @@ def test_edits_of_a_device() -> None:
     assert first.edits.environment == {"CARD": "0", "OPTIONS": "a=b"}
     assert second.edits.others == ("hook createContainer (/bin/hook)",)
     assert third.edits.others == ("intelRdt", "netDevices")
+    assert third.edits.interfaces == ("ens1",)
     assert fourth.edits.others == (
         "the pipe /dev/pipe", "permissions none of /dev/seen", "fileMode of /dev/owned", "uid of /dev/owned",
         "gid of /dev/owned",

@@ -19,7 +19,7 @@ from zun.placement.allocations import (
 )
 from zun.placement.tree import NUMA_ROOT, SHARING, Disk, Inventory, in_pool, tree
 from zun.tests.unit.topology.build import cell, demanding, flat_host, holding, host, smt_host, used
-from zun.tests.unit.topology.hosts import random_request, random_topology, random_usage
+from zun.tests.unit.topology.hosts import device_case, random_request, random_topology, random_usage
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
@@ -95,6 +95,43 @@ def test_gpu_and_its_parts_are_not_both_free(held, expected):
     provider = tree("h1", topology, Usage({"c": Plan({}, devices=claimed)}))[1]
     found = [provider.inventories[name] for name in ("CUSTOM_PCI_10DE_2330", "CUSTOM_MIG_1G_10GB")]
     assert [(each.total, each.reserved) for each in found] == expected
+
+
+@pytest.mark.parametrize(("holders", "shared", "total", "reserved"), [
+    pytest.param(0, 4, 4, 0, id="free"),
+    pytest.param(3, 4, 4, 0, id="some-held"),
+    pytest.param(3, 6, 6, 0, id="more-shares-now"),
+    pytest.param(3, 2, 3, 0, id="fewer-shares-than-holders"),
+    pytest.param(1, 1, 1, 0, id="not-shared-any-more"),
+])
+def test_a_device_has_as_many_units_as_shares(holders, shared, total, reserved):
+    """A claim takes one of them. Beside the virtual function no share is left for anybody."""
+    card = Device("0000:01:00.0", "10de", "2684", cell=0, type=DeviceType.PF, resource_class="CUSTOM_SLICE", shared=4)
+    part = Device("0000:01:00.1", "10de", "2685", cell=0, physical=card.address)
+    claim = Plan({}, devices=(GivenDevice.of("slice", card),))
+    usage = Usage({f"c{number}": claim for number in range(holders)})
+    topology = replace(FLAT, devices=(replace(card, shared=shared), part))
+    made = inventories(topology, usage)
+    assert made["CUSTOM_SLICE"] == Inventory(total, reserved)
+    assert made["CUSTOM_PCI_10DE_2685"] == Inventory(1, 1 if holders else 0)
+    assert resources_of(claim) == {0: {"CUSTOM_SLICE": 1}}
+    beside = Usage({"v": Plan({}, devices=(GivenDevice.of("part", part),))})
+    assert inventories(topology, beside)["CUSTOM_SLICE"] == Inventory(shared, shared)
+
+
+@given(st.integers(0, 2**32))
+def test_inventories_of_held_devices(seed):
+    """Whatever containers hold fits, and as many units are free as devices and shares are."""
+    topology, usage, _ = device_case(random.Random(seed), sharing=0.5)
+    held = total_of(claim for _, claim in usage)
+    for place in {None, *(each.id for each in topology.cells)}:
+        root, *cells = tree("h1", topology, usage)
+        made = (root if place is None else next(each for each in cells if each.name.endswith(f"_{place}"))).inventories
+        for name in {device.counted_as for device in topology.devices if device.cell == place}:
+            free = [each for each in usage.free_devices(topology) if (each.cell, each.counted_as) == (place, name)]
+            taken = held.get(place, {}).get(name, 0)
+            assert 0 <= made[name].reserved <= made[name].total
+            assert made[name].capacity == taken + sum(map(usage.shares_left, free))
 
 
 @pytest.mark.parametrize(("held", "total"), [(0, 128), (128, 128), (140, 140)])

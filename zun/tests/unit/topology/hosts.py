@@ -330,11 +330,11 @@ def short_memory_case(rng: random.Random) -> tuple[HostTopology, Usage, Placemen
 
 
 def device_case(
-    rng: random.Random, *, make=None, sames=("none",), **limits
+    rng: random.Random, *, make=None, sames=("none",), sharing=0.1, **limits
 ) -> tuple[HostTopology, Usage, PlacementRequest]:
     """A request for devices of a host where some are held, or share a switch, a card or an IOMMU group.
 
-    ``make`` makes the rest of the case, without devices.
+    ``make`` makes the rest of the case, without devices. ``sharing`` is how likely devices are shared.
     """
     if make is None:
         topology = random_topology(rng, **{"cells": 4, "most_cpus": 4, "settings": 0.05, **limits})
@@ -348,17 +348,23 @@ def device_case(
     if kind > 0.6:  # two cells a socket
         cells = topology.cells
         sockets = tuple(union(cell.cpus for cell in cells[first : first + 2]) for first in range(0, len(cells), 2))
-    devices = random_devices(rng, topology)
+    devices = random_devices(rng, topology, sharing=sharing)
     if "link" in sames:
         devices = linked(rng, devices)
     kept = devices
     held = [*[GivenDevice.of("held", device) for device in devices], GivenDevice("held", "0000:99:00.7")]
-    for number, given in enumerate(some(rng, held, 0, 2) if rarely(rng, 0.6) else ()):
-        usage = usage.with_claim(f"d{number}", Plan({}, devices=(given,)))
+    most = 6 if sharing > 0.5 else 2
+    for number, given in enumerate(some(rng, held, 0, most) if rarely(rng, max(0.6, sharing)) else ()):
+        if rarely(rng, 0.1):  # from a time when nobody shared the device
+            given = replace(given, shared=1)
+        for share in range(rng.randint(1, given.shared)):
+            usage = usage.with_claim(f"d{number}-{share}", Plan({}, devices=(given,)))
         if rarely(rng, 0.3):  # the host offers the device no more
             kept = tuple(device for device in kept if device.address != given.address)
+        if rarely(rng, 0.1):  # fewer containers may share the device now
+            kept = tuple(replace(each, shared=min(2, each.shared)) for each in kept)
     topology = replace(topology, devices=kept, sockets=tuple(socket for socket in sockets if socket))
-    asked = tuple(_device_request(rng, f"alias-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
+    asked = tuple(_device_request(rng, f"alias-{number}", sharing) for number in range(rng.choice((1, 1, 2, 2, 3))))
     return topology, usage, replace(request, devices=asked, device_same=rng.choice(sames))
 
 
@@ -383,7 +389,9 @@ def link_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest
     return topology, usage, replace(_modest_request(rng), devices=asked, device_same="link")
 
 
-def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) -> tuple[Device, ...]:
+def random_devices(
+    rng: random.Random, topology: HostTopology, most: int = 7, sharing: float = 0.0
+) -> tuple[Device, ...]:
     """Devices of two vendors on the cells, on no known cell, or on a cell that the host lacks.
 
     Some are virtual functions of others, or parts of others (MIG instances).
@@ -397,12 +405,14 @@ def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) ->
         owners = [device for device in devices if device.physical is None]
         physical = class_ = None
         type_ = rng.choice((DeviceType.PCI, DeviceType.PCI, DeviceType.PF))
-        if owners and rng.random() < 0.6:
+        if owners and rng.random() < 0.6 - sharing / 2:
             owner = rng.choice(owners)
             type_ = rng.choice((DeviceType.VF, DeviceType.PART)) if owner.type == DeviceType.PF else DeviceType.PART
             physical, class_ = owner.address, rng.choice((None, "CUSTOM_MIG", "CUSTOM_GPU"))
             if rng.random() < 0.7:  # as in a machine; the rest is what firmware may make up
                 cell, path = owner.cell, owner.path
+        shared = rng.choice((2, 3, 4)) if rarely(rng, sharing) else 1
+        driver = "nvidia" if shared > 1 else rng.choice(("nvidia", "vfio-pci"))  # VFIO has one user
         devices.append(
             Device(
                 address=f"0000:{rng.randrange(256):02x}:00.{number}",
@@ -412,8 +422,9 @@ def random_devices(rng: random.Random, topology: HostTopology, most: int = 7) ->
                 type=type_,
                 physical=physical,
                 iommu_group=rng.choice((None, None, None, 1, 2)),
-                driver=rng.choice(("nvidia", "vfio-pci")),
-                resource_class=class_ or rng.choice((None, None, "CUSTOM_GPU")),
+                driver=driver,
+                shared=shared,
+                resource_class="CUSTOM_SHARED" if shared > 1 else class_ or rng.choice((None, None, "CUSTOM_GPU")),
                 traits=tuple(some(rng, ("FAST", "LARGE"), 0, 2)),
             )
         )
@@ -464,11 +475,13 @@ def _modest_request(rng: random.Random) -> PlacementRequest:
     return PlacementRequest(rng.randint(nodes, 3), rng.choice((0, 1)), policy, "prefer", nodes, affinity)
 
 
-def _device_request(rng: random.Random, name: str) -> DeviceRequest:
+def _device_request(rng: random.Random, name: str, sharing: float) -> DeviceRequest:
+    class_ = rng.choice(("CUSTOM_MIG", "CUSTOM_GPU", "CUSTOM_GPU")) if rarely(rng, 0.3) else None
+    class_ = "CUSTOM_SHARED" if rarely(rng, sharing) else class_
     match = DeviceMatch(
         vendor_id=rng.choice((None, None, "10de", "8086")),
         type=rng.choice((None, *DeviceType)) if rarely(rng, 0.4) else None,
-        resource_class=rng.choice(("CUSTOM_MIG", "CUSTOM_GPU", "CUSTOM_GPU")) if rarely(rng, 0.3) else None,
+        resource_class=class_,
     )
     return DeviceRequest(
         name,

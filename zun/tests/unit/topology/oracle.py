@@ -285,15 +285,24 @@ class Devices:
     def __init__(self, topology: HostTopology, claims, request: PlacementRequest):
         self.topology, self.request = topology, request
         offered = {device.address: device for device in topology.devices}
-        held = {each.address: offered.get(each.address, each) for _, plan in claims for each in plan.devices}
+        given = [each for _, plan in claims for each in plan.devices]
+        held = {each.address: offered.get(each.address, each) for each in given}
         gone = [device for device in topology.devices if device.address in held]
         self.free = [d for d in topology.devices if not any(excludes(each, d) for each in held.values())]
-        self.free = [device for device in self.free if device.address not in held]
+        self.holders = {d.address: [each for each in given if each.address == d.address] for d in topology.devices}
+        self.free = [d for d in self.free if not self.holders[d.address] or self.has_share(d)]
+        self.wholes = {d.address for d in topology.devices if d.type == "type-PF"}
+        self.wholes |= {d.physical for d in topology.devices}
         self.worn = {place for d in gone for place in (d.switch, d.physical)} - {None}
         nodes = [cell.id for cell in topology.cells]
         working = [cell.id for cell in topology.cells if cell.cpus]
         self.unknown = max((self.apart(a, b) for a in working for b in nodes), default=0) + 1
         self.best = cache(self.best)
+
+    def has_share(self, device) -> bool:
+        """Return whether a device that is held has room for one more, and nobody was given the whole device."""
+        holders = self.holders[device.address]
+        return len(holders) < device.shared and all(each.shared > 1 for each in holders)
 
     def apart(self, a: int, b: int) -> int:
         def one_way(source, target):
@@ -332,7 +341,7 @@ class Devices:
         wanted = [each for each in self.request.devices if each.count]
         ways = []
         for each in wanted:
-            able = [d for d in self.free if each.admits(d) and self.distance(d, each.numa_policy, cells) is not None]
+            able = [d for d in self.free if admits(each, d) and self.distance(d, each.numa_policy, cells) is not None]
             ways.append([*combinations(sorted(able, key=lambda d: d.address), each.count)])
         best = None
         for choice in product(*ways):
@@ -349,7 +358,8 @@ class Devices:
             key = (
                 far,
                 sum(len(d.traits) for d in given),
-                sum(d.type == "type-PF" or any(o.physical == d.address for o in self.topology.devices) for d in given),
+                sum(d.address in self.wholes and not self.holders[d.address] for d in given),
+                sum(len(self.holders[d.address]) for d in given),
                 sum(joined(d, other) for d in given for other in self.free),
                 sum(not {d.switch, d.physical} & self.worn for d in given),
                 [[d.address for d in devices] for devices in choice],
@@ -398,6 +408,12 @@ def cannot_go_together(one, other) -> bool:
 def joined(one, other) -> bool:
     """Whether a GPU link joins two devices."""
     return one is not other and (one.address in other.links or other.address in one.links)
+
+
+def admits(request, device) -> bool:
+    """Whether the device serves. A shared one is for those who name its resource class."""
+    matches = [each for each in request.matches if device.shared == 1 or each.resource_class == device.resource_class]
+    return replace(request, matches=tuple(matches)).admits(replace(device, shared=1))
 
 
 def excludes(held, device) -> bool:

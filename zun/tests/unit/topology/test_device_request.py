@@ -53,6 +53,22 @@ def test_part_of_a_gpu_is_for_those_who_ask_for_parts(match, admitted):
 
 
 @pytest.mark.parametrize(
+    ("match", "admitted"),
+    [
+        pytest.param(DeviceMatch(), False, id="any-device"),
+        pytest.param(DeviceMatch(vendor_id="10de", product_id="20b0"), False, id="vendor-and-product"),
+        pytest.param(DeviceMatch(type=DeviceType.PCI), False, id="type"),
+        pytest.param(DeviceMatch(traits=("A",)), False, id="trait"),
+        pytest.param(DeviceMatch(resource_class="CUSTOM_GPU"), True, id="class"),
+        pytest.param(DeviceMatch(vendor_id="10de", resource_class="CUSTOM_GPU"), True, id="class-and-vendor"),
+        pytest.param(DeviceMatch(resource_class="CUSTOM_OTHER"), False, id="another-class"),
+    ],
+)
+def test_a_share_is_for_requests_that_name_its_class(match, admitted):
+    assert match.admits(replace(GPU, shared=4)) is admitted
+
+
+@pytest.mark.parametrize(
     ("traits", "matches", "admitted"),
     [
         ((), (DeviceMatch(vendor_id="8086"), DeviceMatch(vendor_id="10de")), True),
@@ -97,7 +113,7 @@ def test_the_function_of_a_port():
     assert DeviceRequest.from_dict(record).matches == (DeviceMatch(type=DeviceType.VF),)
 
 
-FULL = {"cell": 1, "path": ["p"], "type": "type-VF", "iommu_group": 1, "memory_node": 8, "trusted": True}
+FULL = {"cell": 1, "path": ["p"], "type": "type-VF", "iommu_group": 1, "memory_node": 8, "trusted": True, "shared": 2}
 LISTS = {"nodes", "interfaces", "physical_interfaces", "links", "traits"}
 
 

@@ -3,7 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from zun.topology.device_spec import DeviceSpec, given, parse, parse_values, without_doubles, without_used
+from zun.topology.device_spec import (
+    DeviceSpec,
+    check_classes,
+    given,
+    parse,
+    parse_values,
+    shareable,
+    without_doubles,
+    without_used,
+)
 from zun.topology.devices import Device, DeviceType
 
 GPU = Device("0000:81:00.0", "10de", "20b0", "030200")
@@ -171,11 +180,96 @@ def test_no_spec_gives_nothing():
     ('{"vendor_id": "10de", "allow_in_use": 1}', "allow_in_use must be true or false, got 1"),
     ('{"vendor_id": "10de", "traits": "A-B"}', "traits must have letters, digits and underscores only, got 'A-B'"),
     ('{"vendor_id": "10de", "traits": 5}', "traits must be names between commas, got 5"),
+    ('{"vendor_id": "10de", "shared": 4}', "shared needs a resource_class: only containers that ask for this class"),
+    ('{"vendor_id": "10de", "shared": 4, "resource_class": "pci-10de-20b0"}', "shared needs a resource_class of its"),
+    ('{"path": "/dev/fuse", "shared": 4, "resource_class": "device_dev_fuse"}', "shared needs a resource_class of its"),
+    ('{"devname": "ens1", "shared": 4, "resource_class": "N"}', "give shared or devname, not both: the interfaces"),
+    (
+        '{"vendor_id": "8086", "physical_network": "p", "shared": 4, "resource_class": "N"}',
+        "give shared or physical_network, not both: the interfaces",
+    ),
+    ('{"class": "0207", "shared": 4, "resource_class": "N"}', "shared cannot be served for class 0207: a network card"),
+    ('{"class": "0x01", "shared": 4, "resource_class": "N"}', "shared cannot be served for class 0x01: a disk"),
 ])
 def test_bad_spec(text, problem):
     with pytest.raises(ValueError) as caught:
         parse(text)
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("value", ["1", "0", "-2", "1001", "4.0", "true", '"all"', '""', "null", "[4]", "10000000000"])
+def test_shared_is_a_number_of_containers(value):
+    text = f'{{"vendor_id": "10de", "resource_class": "CUSTOM_SLICE", "shared": {value}}}'
+    with pytest.raises(ValueError, match="shared must be a number of containers from 2 to 1000, got"):
+        parse(text)
+
+
+@pytest.mark.parametrize(("value", "number"), [("2", 2), ('"4"', 4), ("1000", 1000)])
+def test_shared_devices_have_a_number(value, number):
+    spec = parse(f'{{"address": "81:00.0", "resource_class": "CUSTOM_SLICE", "shared": {value}}}')
+    tagged = replace(GPU, shared=number, resource_class="CUSTOM_SLICE")
+    assert given(ALL, [spec, parse('{"vendor_id": "10de"}')]) == (tagged, OTHER_GPU)
+
+
+SLICES = '{"vendor_id": "10de", "shared": 4, "resource_class": "CUSTOM_GPU"}'
+
+
+@pytest.mark.parametrize("other", [
+    '{"class": "03", "resource_class": "gpu"}',
+    '{"path": "/dev/kvm", "resource_class": "CUSTOM_GPU"}',
+    '{"cdi": "v.com/gpu=*", "resource_class": "CUSTOM_GPU"}',
+])
+def test_a_class_is_for_shares_or_for_whole_devices(other):
+    for texts in ((SLICES, other), (other, SLICES)):
+        with pytest.raises(ValueError, match=r"CUSTOM_GPU is for shared devices \(vendor_id 10de\) and for whole ones"):
+            check_classes(map(parse, texts))
+    more = '{"path": "/dev/nvidia*", "shared": 2, "resource_class": "CUSTOM_GPU"}'
+    check_classes(map(parse, [SLICES, more, '{"class": "03"}', '{"class": "03", "resource_class": "CUSTOM_OTHER"}']))
+
+
+@pytest.mark.parametrize(("device", "reason"), [
+    pytest.param(GPU, None, id="gpu"),
+    pytest.param(Device("/dev/kvm", type=DeviceType.PATH, nodes=("/dev/kvm",)), None, id="file"),
+    pytest.param(Device("v.com/c=0", type=DeviceType.CDI, nodes=("/dev/card",)), None, id="cdi-name"),
+    pytest.param(replace(GPU, type=DeviceType.PF), None, id="physical-function"),
+    pytest.param(replace(GPU, type=DeviceType.VF, physical="0000:81:00.1"), None, id="virtual-function"),
+    pytest.param(replace(GPU, driver="nvidia", iommu_group=7), None, id="group-of-a-driver-of-the-kernel"),
+    pytest.param(PF, "its network interfaces are moved into one container", id="network-card"),
+    pytest.param(replace(PF, interfaces=()), "its network interfaces are moved", id="interfaces-in-a-container"),
+    pytest.param(replace(GPU, interfaces=("ib0",)), "its network interfaces are moved", id="class-does-not-tell"),
+    pytest.param(Device("v.com/n=0", type=DeviceType.CDI, interfaces=("ens1",)), "its network", id="cdi-interface"),
+    pytest.param(DISTANT, "it is a disk, and containers that write", id="nvme"),
+    pytest.param(
+        Device("/dev/disk/by-id/x", type=DeviceType.PATH, nodes=("/dev/sdb",), disk="/dev/sdb"),
+        "/dev/sdb is a disk", id="disk-by-path",
+    ),
+    pytest.param(replace(GPU, driver="vfio-pci", iommu_group=7), "VFIO (vfio-pci) gives it to one program", id="vfio"),
+    pytest.param(replace(GPU, driver="x", nodes=("/dev/vfio/7",)), "VFIO (x) gives it to one", id="vfio-by-its-file"),
+    pytest.param(
+        Device("/dev/vfio/7", type=DeviceType.PATH, nodes=("/dev/vfio/7",)), "VFIO (/dev/vfio/7)", id="vfio-by-path"
+    ),
+    pytest.param(Device("/dev/vfio/vfio", type=DeviceType.PATH, nodes=("/dev/vfio/vfio",)), None, id="vfio-container"),
+])
+def test_what_containers_cannot_share_is_not_offered(device, reason):
+    """A whole device is not looked at. One that a container holds stays, for nobody else."""
+    assert shareable([device], ()) == ((device,), ())
+    tagged = replace(device, shared=3, resource_class="CUSTOM_SLICE")
+    kept, notes = shareable([tagged], ())
+    if reason is None:
+        assert (kept, notes) == ((tagged,), ())
+        return
+    start = f"device {device.address} is not offered: containers cannot share it, because {reason}"
+    assert not kept and [note.startswith(start) for note in notes] == [True], notes
+    assert shareable([tagged], {device.address}) == ((replace(tagged, shared=1),), notes)
+
+
+def test_a_share_has_no_class_of_whole_devices():
+    """The class of a whole part may come from its profile, which no line names."""
+    part = replace(GPU, address=f"{GPU.address}/gi1/ci0", type=DeviceType.PART, resource_class="CUSTOM_MIG_1G_10GB")
+    share = replace(OTHER_GPU, shared=2, resource_class="CUSTOM_MIG_1G_10GB")
+    kept, (note,) = shareable([part, share], ())
+    assert kept == (part,)
+    assert "containers cannot share it, because whole devices have its resource_class CUSTOM_MIG_1G_10GB too" in note
 
 
 def test_a_spec_without_conditions_on_the_device():

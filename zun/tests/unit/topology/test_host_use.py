@@ -8,8 +8,9 @@ import pytest
 from zun.compute.machine import discovered
 from zun.tests.unit.topology.machines import build, changed
 from zun.topology import discover
-from zun.topology.devices import Device
-from zun.topology.host_use import remembered
+from zun.topology.devices import Device, DeviceType
+from zun.topology.files import Tree
+from zun.topology.host_use import marked, remembered
 
 CARD, SECOND, DISK = "0000:19:00.0", "0000:19:00.1", "0000:82:00.0"
 ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -106,6 +107,18 @@ def test_disk_of_a_recording_without_class_block(tmp_path, files, inside, reason
 
 def test_card_below_a_vlan(uses):
     assert uses(cards={"net/eno1/upper_eno1.7/x": ""}) == {CARD: "its interface eno1 belongs to eno1.7"}
+
+
+@pytest.mark.parametrize(("nodes", "disk"), [
+    pytest.param(("/dev/dri/card0", "/dev/kvm"), None, id="no-disk"),
+    pytest.param(("/dev/nvme0", "/dev/nvme0n1"), "/dev/nvme0n1", id="disk-of-a-controller"),
+    pytest.param(("/dev/cciss/c0d0",), "/dev/cciss/c0d0", id="name-with-a-slash"),
+])
+def test_files_that_are_disks(tmp_path, nodes, disk):
+    for entry in ("nvme0n1", "cciss!c0d0"):
+        (tmp_path / "sys/class/block" / entry).mkdir(parents=True)
+    device = Device(nodes[0], type=DeviceType.PATH, nodes=nodes)
+    assert marked(Tree(tmp_path), [device]) == (replace(device, disk=disk),)
 
 
 @pytest.mark.parametrize(("files", "reason"), [

@@ -180,6 +180,9 @@ def test_short_memory():
     pytest.param({"make": short_memory_case, "sames": ("switch", "cell")}, id="groups-and-short-memory"),
     pytest.param({"sames": ("link",)}, id="links"),
     pytest.param({"cells": 6, "smt": (1,), "most_cpus": 2, "sames": ("link",)}, id="links-on-many-small-cells"),
+    pytest.param({"sharing": 0.8}, id="shares"),
+    pytest.param({"sharing": 0.6, "sames": ("switch", "cell")}, id="groups-of-shares"),
+    pytest.param({"sharing": 0.6, "sames": ("link",)}, id="links-of-shares"),
 ])
 def test_devices(limits):
     check_seeds(1000, partial(device_case, **limits))
@@ -190,10 +193,21 @@ def test_links():
     check_seeds(1000, link_case)
 
 
+def test_shares_are_given_and_refused():
+    """The proof is worth something only if many cases give a share of a device that others share already."""
+    cases = [device_case(random.Random(seed), sharing=0.8) for seed in range(400)]
+    answers = [(usage, plan(topology, usage, request)) for topology, usage, request in cases]
+    plans = [(usage, answer) for usage, answer in answers if isinstance(answer, Plan)]
+    assert sum(any(usage.holders(each.address) for each in answer.devices) for usage, answer in plans) > 5
+    refusals = [answer.message for _, answer in answers if isinstance(answer, Refusal)]
+    assert sum("a container has one share" in message for message in refusals) > 20
+    assert sum("are for requests that name the resource class" in message for message in refusals) > 5
+
+
 @settings(max_examples=proof_size(60), derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_devices_that_shrink(rng):
-    check(*device_case(rng, sames=("none", "link", "switch", "cell")))
+    check(*device_case(rng, sames=("none", "link", "switch", "cell"), sharing=0.3))
 
 
 @settings(max_examples=proof_size(60), derandomize=True)
