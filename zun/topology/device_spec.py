@@ -198,15 +198,15 @@ def without_doubles(
     what a container holds by one name is not offered by another. So held devices go before all others, also a name of
     CDI before the GPU that has its files.
     """
-    devices, held = tuple(devices), {each.address: each for each in held}
+    devices, holds = tuple(devices), {each.address: each for each in held}
     left_out: dict[str, str] = {}
-    by_held_names = {node: each for each in held.values() if each.type in _BY_NAME for node in each.nodes}
+    by_held_names = {node: each for each in holds.values() if each.type in _BY_NAME for node in each.nodes}
     for device in devices:
         file = next((node for node in device.nodes if node in by_held_names), None)
-        if device.type not in _BY_NAME and device.address not in held and file is not None:
-            left_out[device.address] = _double(device, by_held_names[file], file, held)
-    others = [each for each in devices if each.address not in held and each.address not in left_out]
-    known = (*held.values(), *others)
+        if device.type not in _BY_NAME and device.address not in holds and file is not None:
+            left_out[device.address] = _double(device, by_held_names[file], file, holds)
+    others = [each for each in devices if each.address not in holds and each.address not in left_out]
+    known = (*holds.values(), *others)
     holders = {node: each for each in reversed(known) if each.type not in _BY_NAME for node in each.nodes}
     holders = {**by_held_names, **holders}
     by_name = [each for each in others if each.type in _BY_NAME]
@@ -215,13 +215,13 @@ def without_doubles(
         if file is None:
             holders = {**dict.fromkeys(device.nodes, device), **holders}
         else:
-            left_out[device.address] = _double(device, holders[file], file, held)
+            left_out[device.address] = _double(device, holders[file], file, holds)
     kept = tuple(each for each in devices if each.address not in left_out)
     return kept, tuple(left_out[each.address] for each in devices if each.address in left_out)
 
 
-def _double(device: Device, other: Device, file: str, held: Collection[str]) -> str:
-    """Return the note on a device that is left out because ``other`` has its file."""
+def _double(device: Device, other: Device, file: str, held: Mapping[str, Device]) -> str:
+    """Return the note on a device that is left out because ``other`` has its file. ``held`` are devices by address."""
     why = "which a container holds" if other.address in held else "which is"
     return f"device {device.address} is not offered: device {other.address}, {why}, has its file {file} too"
 

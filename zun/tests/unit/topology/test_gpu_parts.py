@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of GPUs in made trees of both vendors: what they are, and what each container gets."""
 
+import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from zun.tests.unit.topology.build import cell, host
+from zun.tests.unit.topology.hosts import proof_size
 from zun.tests.unit.topology.machines import build, changed
-from zun.topology import HostTopology, discover
+from zun.topology import HostTopology, PlacementRequest, Plan, Usage, discover, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
 from zun.topology.gpu_parts import part_class, parts
@@ -182,3 +187,30 @@ def test_virtual_function_has_no_parts(tmp_path):
 def test_class_of_a_profile(profile, name):
     assert part_class("MIG", profile) == name
 
+
+@pytest.mark.parametrize("seed", range(proof_size(12)))
+def test_whole_and_parts_are_never_held_together(seed):
+    """Containers come and go while GPUs are divided, put together and left out by the operator's lines."""
+    rng = random.Random(seed)
+    gpus = [Device(f"0000:{bus}:00.0", "10de", cell=0, resource_class="CUSTOM_ANY") for bus in ("01", "02", "03")]
+    every = [
+        replace(gpu, address=f"{gpu.address}/gi{number}/ci0", type=DeviceType.PART, physical=gpu.address)
+        for gpu in gpus for number in (1, 2, 3)
+    ]  # fmt: skip
+    machine, usage, given = host(cell(0, "0 1 2 3 4 5 6 7")), Usage(), Counter()
+    matches = [DeviceMatch(resource_class="CUSTOM_ANY"), DeviceMatch(type=DeviceType.PART), DeviceMatch("10de")]
+    for step in range(60):
+        machine = replace(machine, devices=tuple(each for each in (*gpus, *every) if rng.random() < 0.8))
+        if rng.random() < 0.4 and usage.owners:
+            usage = usage.without(rng.choice(usage.owners))
+        request = DeviceRequest("gpu", rng.choice((1, 1, 2)), (rng.choice(matches),))
+        answer = plan(machine, usage, PlacementRequest(0.1, 0, cpu_policy="shared", devices=(request,)))
+        if isinstance(answer, Plan):
+            usage = usage.with_claim(f"c{step}", Plan.from_dict(answer.to_dict()))
+            given.update("/" in each.address for each in answer.devices)
+        held = [each for _, claim in usage for each in claim.devices]
+        addresses = [each.address for each in held]
+        assert len({*addresses}) == len(addresses)
+        assert not {each.physical for each in held} & {*addresses}
+        assert not {each.address for each in usage.free_devices(machine)} & {*addresses}
+    assert given[True]
