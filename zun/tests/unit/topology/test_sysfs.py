@@ -99,6 +99,28 @@ def test_memory_only_and_memoryless_nodes(found):
     assert (str(answer.cpus), str(answer.mems)) == ("2-3", "2")
 
 
+def test_memory_belongs_to_the_cell_that_hmat_names(found):
+    """CPUs 0-3 in cells without memory, memory in nodes 3 to 5, and node 2 is an accelerator that reaches memory too.
+
+    By distance alone node 3 would belong to cell 0 and node 5 to cell 1.
+    """
+    rows = {0: "10 20 12 11 30 21", 1: "20 10 12 21 30 11", 2: "12 12 10 11 11 11", 3: "11 21 11 10 30 30",
+            4: "30 30 11 30 10 30", 5: "21 11 11 30 30 10"}  # fmt: skip
+    best = {3: {"access0": (2,), "access1": (1,)}, 4: {"access0": (2,), "access1": (0, 1)}, 5: {"access0": (0, 2)}}
+    folder = "sys/devices/system/node"
+    topology = found({
+        "online": "0-3",
+        "nodes": {node: {"cpus": f"{2 * node}-{2 * node + 1}" if node < 2 else "", "distance": row,
+                         "kib": 1048576 if node > 2 else 0} for node, row in rows.items()},
+        "files": {f"{folder}/node{node}/{access}/initiators/node{other}/of": "" for node, told in best.items()
+                  for access, others in told.items() for other in others},
+    })  # fmt: skip
+    assert topology.device_view.homes == {0: (0,), 1: (1,), 2: (0, 1), 3: (1,), 4: (0, 1), 5: (0,)}
+    assert [cell.nodes for cell in topology.view.cells] == [(0, 2, 5, 4), (1, 3)]
+    answer = plan(topology, Usage(), PlacementRequest(2, 1000, numa_nodes=1))
+    assert (str(answer.cpus), str(answer.mems)) == ("0-1", "5")
+
+
 def test_offline_cpus_stay_in_their_nodes_list(found):
     topology = found(changed(online="0-4,6-7", offline="5"))
     assert cpus(topology) == {0: "0-1,4", 1: "2-3,6-7"}
