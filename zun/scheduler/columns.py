@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from zun.objects.service import last_sign
 from zun.scheduler.host_state import HostState, serves
-from zun.scheduler.packing import Demand, Shape, kind_name, usual
+from zun.scheduler.packing import Demand, Rarity, Shape, kind_name, usual
 from zun.scheduler.plan_cache import PlanCache
-from zun.topology import PlacementRequest
+from zun.topology import PlacementRequest, Usage
 from zun.topology.devices import Device, DeviceType
+from zun.topology.holes import Hole, holes
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -365,6 +366,8 @@ class _Sums:
     def __init__(self) -> None:
         self._cpus = self._mib = self._devices = 0
         self._held: Counter[Shape] = Counter()
+        self._cells: Counter[Hole] = Counter()  # empty ones
+        self._rarity: Rarity | None = None
 
     def count(self, before: HostState | None, host: HostState | None) -> None:
         if before is not None and host is not None and (
@@ -381,9 +384,17 @@ class _Sums:
                 self._held[shape] += sign * often
                 if not self._held[shape]:
                     del self._held[shape]
+            if before is None or host is None or before.topology is not host.topology:
+                self._rarity = None
+                for size in holes(state.topology, Usage()):
+                    self._cells[size] += sign
+                    if not self._cells[size]:
+                        del self._cells[size]
 
     def demand(self, request: PlacementRequest, devices: tuple[tuple[str, int], ...]) -> Demand:
-        return usual(self._held, request, self._cpus, self._mib, self._devices, devices)
+        if self._rarity is None:
+            self._rarity = Rarity.of_cells(self._cells)
+        return usual(self._held, request, self._cpus, self._mib, self._devices, devices, self._rarity)
 
 
 class _FreeDevices:

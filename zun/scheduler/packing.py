@@ -17,8 +17,9 @@ gradient* of "Beware of Fragmentation" (USENIX ATC 2023), for whole devices. Dev
 
 The present kinds say little about the next large request, so three small costs are added for each CPU that the request
 takes: for the free capacity beside the CPU on its cells (``TIGHT``), for the free capacity of the whole host
-(``WHOLE``), and for the distance between its cells (``FAR``). Of two hosts with equal losses the fuller one is better.
-Fullness is measured in the resource that will run out first.
+(``WHOLE``), and for the distance between its cells (``FAR``). If only a few cells of the cloud are large, their upper
+part counts more (``Rarity``), because a request for so much room has no other place. Of two hosts with equal losses
+the fuller one is better. Fullness is measured in the resource that will run out first.
 
 ``losses`` computes the rule for all hosts at once. Its cells are estimated from amounts alone, so room here does not
 guarantee that ``plan`` finds a place.
@@ -29,7 +30,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -51,7 +52,8 @@ Counts = npt.NDArray[np.float32]
 # they were chosen.
 
 TIGHT = 0.0001
-"""Cost of each CPU of a request, in containers that no longer fit, for each CPU that is free on the chosen cells."""
+"""Cost of each CPU of a request, in containers that no longer fit, for each CPU that is free on the chosen cells, by
+``Rarity``."""
 
 WHOLE = 0.02
 """Cost of each CPU of a request on an empty host, in proportion less on a host that is partly full."""
@@ -112,6 +114,52 @@ class Shape(NamedTuple):
         return sum([count for _, count in self.devices])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A line through points. Between two points the line is straight."""
+
+    at: Floats
+    height: Floats
+
+    def of(self, free: Floats) -> Floats:
+        """Return the height of the line at each amount."""
+        heights: Floats = np.interp(free, self.at, self.height)
+        return heights
+
+
+def by_rarity(cells: Mapping[int, int]) -> Line:
+    """Return what a free amount of one cell counts if each unit counts by how few cells are large enough to have it.
+
+    ``cells`` has the number of empty cells by size. Example: 30 cells have 8 CPUs, and 10 have 12. Of 12 free CPUs,
+    8 count once, and the other 4 count four times: 24 in all. If all cells have one size, each unit counts once.
+    """
+    sizes = sorted(size for size in cells if size)
+    large = np.cumsum([cells[size] for size in reversed(sizes)])[::-1]
+    at = np.array([0.0, *sizes])
+    return Line(at, np.concatenate(([0.0], np.cumsum(np.diff(at) * (large[:1] / large)))))
+
+
+class Rarity(NamedTuple):
+    """What the free CPUs and MiB of one cell count; see ``by_rarity``."""
+
+    cpus: Line
+    mib: Line
+
+    @classmethod
+    def of_cells(cls, cells: Mapping[Hole, int]) -> Rarity:
+        """Return the rarity in a cloud with so many empty cells of each size."""
+        cpus: Counter[int] = Counter()
+        mib: Counter[int] = Counter()
+        for size, count in cells.items():
+            cpus[size.cpus] += count
+            mib[size.memory_mib] += count
+        return cls(by_rarity(cpus), by_rarity(mib))
+
+
+EVEN = Rarity.of_cells({Hole(int(MIB), int(MIB)): 1})
+"""Each unit counts once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """The kinds of containers that are expected next."""
@@ -126,6 +174,7 @@ class Demand:
     """Weights of a free CPU and a free MiB in the preference for fuller hosts."""
     device: float = 0.0
     """The same of a free device; 0 if no container has any."""
+    rarity: Rarity = field(default=EVEN, compare=False)
 
     def value(self, hole: Hole, devices: int = 0) -> float:
         """Return the weight of the CPUs and memory of ``hole``, and of so many devices, together."""
@@ -183,12 +232,13 @@ def usual(
     memory_mib: int,
     devices: int = 0,
     wanted_devices: tuple[tuple[str, int], ...] = (),
+    rarity: Rarity = EVEN,
 ) -> Demand:
     """Return the demand: the ``USUAL_SHAPES`` kinds that are worth most, of ``held`` and the kind of ``request``.
 
     ``cpus``, ``memory_mib`` and ``devices`` are the capacity of all hosts together. The worth of a kind is its count
     times a power of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud fills. ``wanted_devices`` are the
-    devices of the request by kind.
+    devices of the request by kind. ``rarity`` is that of the cells of all hosts.
     """
     wanted = _shape(parts_of(request))
     if wanted_devices:
@@ -225,6 +275,7 @@ def usual(
         cpu,
         mib * cpu_per_mib,
         device[0] * cpu_per_device if device else 0.0,
+        rarity,
     )
 
 
@@ -443,7 +494,8 @@ def _loss(cells: Cells, taken: _Taken, devices: _TakenDevices | None, demand: De
     after_cpus, after_mib = cpus - taken.cpus, mib - taken.mib
     all_cpus, all_mib = cells.cpus.sum(0), cells.mib.sum(0)
     used = (taken.cpus > 0) | (taken.mib > 0)
-    loss: Floats = TIGHT * (used * (demand.cpu * cpus + demand.mib * mib)).sum(0)
+    rare = demand.cpu * demand.rarity.cpus.of(cpus) + demand.mib * demand.rarity.mib.of(mib)
+    loss: Floats = TIGHT * (used * rare).sum(0)
     at_most = demand.cpu * cells.capacity[0] + demand.mib * cells.capacity[1]
     all_free = demand.cpu * all_cpus + demand.mib * all_mib
     if devices is not None:

@@ -25,6 +25,9 @@ from zun.topology.devices import DeviceType
 from zun.topology.holes import Hole
 from zun.topology.view import view_of
 
+EQUAL = Hole(1000, 1_000_000)
+"""The empty cell of a cloud where no cell is rare."""
+
 
 def fitting(shape: Shape, free: Sequence[Hole], devices: Mapping[str, int] | None = None) -> int:
     """Return how many containers of this kind one host can take, if no other kind comes.
@@ -76,11 +79,13 @@ def stranded(
     request: PlacementRequest,
     demand: Demand,
     devices: Mapping[str, int] | None = None,
+    cloud: Sequence[Hole] = (EQUAL,),
 ) -> float | None:
     """Return the capacity that ``request`` would strand on a host with the holes ``free``, or None without room.
 
     The unit is containers that no longer fit. The cells are estimated from the amounts alone, so a number does not
-    guarantee that ``plan`` finds a place. ``devices`` are the free devices by kind.
+    guarantee that ``plan`` finds a place. ``devices`` are the free devices by kind, and ``cloud`` the empty cells of
+    all hosts (default: all are equal).
     """
     devices = devices or {}
     distances = view_of(topology).distances
@@ -95,12 +100,21 @@ def stranded(
         worth * (fitting(shape, free, devices) - fitting(shape, after, left))
         for shape, worth in zip(demand.shapes, demand.worths, strict=True)
     )
-    tight = sum(demand.value(free[cell]) for cell, _ in taken)
+    tight = sum(_by_rarity(free[cell], demand, cloud) for cell, _ in taken)
     empty = demand.value(capacity(topology), len(topology.devices))
     whole = demand.value(together(free), sum(devices.values())) / empty
     far = _distance(distances, [cell for cell, part in taken if part.cpus])
     size = demand.value(together(parts_of(request)), sum(each.count for each in request.devices))
     return lost + size * (TIGHT * tight + (WHOLE + WHOLE_SEVERAL * demand.several) * whole + FAR * far)
+
+
+def _by_rarity(free: Hole, demand: Demand, cloud: Sequence[Hole]) -> float:
+    """Return the weight of the free CPUs and MiB, each more the fewer cells are large enough to have this unit free."""
+    rare = [
+        sum(sum(size > 0 for size in sizes) / sum(size >= unit for size in sizes) for unit in range(1, amount + 1))
+        for amount, sizes in zip(free, zip(*cloud, strict=True), strict=True)
+    ]
+    return rare[0] * demand.cpu + rare[1] * demand.mib
 
 
 def estimate(distances: Distances, free: Sequence[Hole], request: PlacementRequest) -> list[Taken] | None:

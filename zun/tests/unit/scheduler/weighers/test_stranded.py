@@ -3,13 +3,14 @@ import threading
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
-from zun.scheduler.packing import kind_name
+from zun.scheduler.packing import by_rarity, kind_name
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers.stranded import SCALE, StrandedWeigher
 from zun.tests.functional.cloud import machine
@@ -21,6 +22,7 @@ from zun.tests.unit.topology.hosts import random_devices, random_topology
 from zun.topology import PlacementRequest, Plan, Usage, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device
+from zun.topology.holes import holes
 
 ONE, THREE, FOUR = (PlacementRequest(cpus, 64) for cpus in (1, 3, 4))
 
@@ -54,6 +56,38 @@ def weights(hosts, wanted):
 )
 def test_in_front_of_the_default_weighers_it_keeps_big_holes(hosts, wanted, expected):
     assert first(hosts, wanted, PACKING) == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "size", "counted"),
+    [
+        pytest.param({8: 30, 12: 10}, 12, 24.0, id="the-upper-part-of-a-rare-cell-counts-more"),
+        pytest.param({8: 30, 12: 10}, 7, 7.0, id="what-every-cell-can-have-counts-once"),
+        pytest.param({16: 3}, 5, 5.0, id="one-size-alone"),
+        pytest.param({0: 9, 16: 3}, 16, 16.0, id="cells-with-nothing-are-none"),
+        pytest.param({0: 9}, 0, 0.0, id="nothing"),
+        pytest.param({}, 0, 0.0, id="no-host"),
+    ],
+)
+def test_free_units_count_by_the_rarity_of_such_cells(cells, size, counted):
+    assert by_rarity(cells).of(np.array([size])).tolist() == [counted]
+
+
+def test_the_only_large_cells_are_kept():
+    """Cells of 8 CPUs are rare among 40 hosts with cells of 4, and not among two hosts."""
+    large = host("a", machine(cores=8, memory_mib=8192))
+    ordinary = [host(f"b{number}", machine()) for number in range(40)]
+    alone = weights([large, ordinary[0]], spec(3, 3000))
+    many = weights([large, *ordinary], spec(3, 3000))
+    assert many[0] - many[1] < alone[0] - alone[1]
+
+
+def test_a_removed_host_has_no_large_cells():
+    hosts = [host("a"), host("b"), host("c", machine(cores=8))]
+    table = Columns(hosts)
+    weights(table, spec(1))
+    table.remove("c")
+    assert weights(table, spec(1)) == weights(hosts[:2], spec(1))
 
 
 def test_the_default_weighers_spread():
@@ -100,6 +134,10 @@ def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
     assert weights(table, wanted) == weights(hosts[1:], wanted)
 
 
+def empty_cells(hosts):
+    return [hole for each in hosts for hole in holes(each.topology, Usage())]
+
+
 REQUESTS = st.builds(
     lambda cpus, mib, nodes, affinity: PlacementRequest(
         max(cpus, nodes), mib, numa_nodes=nodes, numa_affinity=affinity
@@ -134,7 +172,8 @@ def test_all_hosts_at_once_weigh_as_the_oracle(random, requests):
         hosts.append(host(f"h{number}", topology, usage=usage))
     table = Columns(hosts)
     wanted = RequestSpec("u", requests[-1], demand=table.demand)
-    found = [stranded(each.topology, each.room.cells, requests[-1], table.demand(requests[-1])) for each in hosts]
+    demand, cloud = table.demand(requests[-1]), empty_cells(hosts)
+    found = [stranded(each.topology, each.room.cells, requests[-1], demand, cloud=cloud) for each in hosts]
     expected = [0.0 if loss is None else 1 / (1 + loss / SCALE) for loss in found]
     together = WEIGHER.weigh_all(table, wanted).tolist()
     assert together == pytest.approx(expected, abs=1e-7)
@@ -205,7 +244,7 @@ def test_hosts_with_devices_weigh_as_the_oracle(random, requests):
     expected = []
     for each in hosts:
         free = Counter(map(kind_name, each.usage.free_devices(each.topology)))
-        loss = stranded(each.topology, each.room.cells, requests[-1], demand, free)
+        loss = stranded(each.topology, each.room.cells, requests[-1], demand, free, empty_cells(hosts))
         expected.append(0.0 if loss is None else 1 / (1 + loss / SCALE))
     found = WEIGHER.weigh_all(table, wanted).tolist()
     assert found == pytest.approx(expected, abs=1e-7)
