@@ -92,6 +92,8 @@ class Device:
     """The node that is the device's own memory."""
     type: str = ""
     resource_class: str = ""
+    held: str = ""
+    """How many containers have the device, of those that may: ``3 of 4``. Empty if the server does not tell."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ def _own(claim: Mapping[str, Any]) -> Mapping[str, Any]:
 def _device(entry: Mapping[str, Any]) -> Device:
     cell, nearest, memory_node = entry["cell"], entry.get("nearest_cells", ()), entry.get("memory_node")
     kind, switch = entry["type"].removeprefix("type-"), entry["switch"] or ""
+    held = f"{entry['holders']} of {entry['shared']}" if "shared" in entry else ""
     told = (
         entry["vendor_id"] and f"{entry['vendor_id']}:{entry['product_id']}",
         entry["class_id"] and f"class {entry['class_id']}",
@@ -185,6 +188,7 @@ def _device(entry: Mapping[str, Any]) -> Device:
         switch and f"switch {switch}",
         memory_node is not None and f"memory node {memory_node}",
         nearest not in ((), [], [cell]) and f"nearest to CPUs of {_cells(nearest)}",
+        entry.get("shared", 1) > 1 and f"{held} shares held",
         entry["physical_network"],
         *entry["interfaces"],
         *entry["nodes"],
@@ -199,6 +203,7 @@ def _device(entry: Mapping[str, Any]) -> Device:
         memory_node=memory_node,
         type=kind,
         resource_class=entry["resource_class"] or "",
+        held=held,
     )
 
 
@@ -262,7 +267,9 @@ def table(host: HostMap) -> list[tuple[Any, ...]]:
     ]
 
 
-DEVICE_COLUMNS = ("Address", "Type", "Resource Class", "Cell", "Nearest Cells", "Switch", "Memory Node", "Links")
+DEVICE_COLUMNS = (
+    "Address", "Type", "Resource Class", "Held", "Cell", "Nearest Cells", "Switch", "Memory Node", "Links",
+)  # fmt: skip
 
 
 def device_table(host: HostMap) -> list[tuple[Any, ...]]:
@@ -272,6 +279,7 @@ def device_table(host: HostMap) -> list[tuple[Any, ...]]:
             device.address,
             device.type,
             device.resource_class,
+            device.held,
             "" if device.cell is None else device.cell,
             " ".join(map(str, device.nearest)),
             device.switch,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Responses about compute hosts: the inventory, and a map of who holds which CPUs and memory."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -71,7 +72,8 @@ class Claim(TypedDict):
 class Device(TypedDict):
     """One device that the host offers. ``cell`` is null if the machine does not tell where the device is.
 
-    ``nearest_cells`` are the cells with CPUs that are nearest to the device, ``memory_node`` is its own memory.
+    ``nearest_cells`` are the cells with CPUs that are nearest to the device, ``memory_node`` is its own memory. At most
+    ``shared`` containers may have the device at the same time, and ``holders`` is how many have it.
     """
 
     address: str
@@ -93,6 +95,8 @@ class Device(TypedDict):
     links: NotRequired[Annotated[list[str], microversion.DEVICE_LINKS]]
     nearest_cells: NotRequired[Annotated[list[int], microversion.DEVICE_LINKS]]
     memory_node: NotRequired[Annotated[int | None, microversion.DEVICE_LINKS]]
+    shared: NotRequired[Annotated[int, microversion.DEVICE_SHARES]]
+    holders: NotRequired[Annotated[int, microversion.DEVICE_SHARES]]
 
 
 class Foreign(TypedDict):
@@ -196,7 +200,8 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
         "claims": [_claim(row, plan, version) for row, plan in plans],
     }
     if version >= microversion.DEVICES:
-        shown["devices"] = [_device(device, host.device_view, version) for device in host.devices]
+        held = Counter([each.address for _, plan in plans for each in plan.devices])
+        shown["devices"] = [_device(device, host.device_view, held[device.address], version) for device in host.devices]
     if version >= microversion.FOREIGN:
         shown["foreign"] = list(_foreign(host))
     return shown
@@ -220,7 +225,7 @@ def _foreign(host: HostTopology) -> Iterator[Foreign]:
             }
 
 
-def _device(device: devices.Device, view: DeviceView, version: Version) -> Device:
+def _device(device: devices.Device, view: DeviceView, holders: int, version: Version) -> Device:
     shown: Device = {
         "address": device.address,
         "vendor_id": device.vendor_id,
@@ -243,6 +248,8 @@ def _device(device: devices.Device, view: DeviceView, version: Version) -> Devic
         shown["links"] = sorted(view.linked.get(device.address, ()))
         shown["nearest_cells"] = [] if device.cell is None else list(view.homes.get(device.cell, ()))
         shown["memory_node"] = device.memory_node
+    if version >= microversion.DEVICE_SHARES:
+        shown["shared"], shown["holders"] = device.shared, holders
     return shown
 
 

@@ -9,6 +9,7 @@ from zun.db import compute_nodes
 from zun.objects.placement import cpuset_record
 from zun.tests.functional.api.conftest import inventory
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import GivenDevice
 from zun.topology.devices import Device
 from zun.topology.foreign import Foreign, ForeignShare
 
@@ -289,8 +290,21 @@ def test_a_map_shows_links_of_devices_from_1_47_on(admin_api, topology):
     before = admin_api.at("1.46").get("/v1/hosts/host-1/topology").json["devices"]
     shown = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]
     assert [each.pop("links") for each in shown] == [["0000:82:00.0"], ["0000:81:00.0"]]
-    new = {"nearest_cells": [], "memory_node": None}
+    new = {"nearest_cells": [], "memory_node": None, "shared": 1, "holders": 0}
     assert shown == [each | new for each in before]
+
+
+def test_a_map_counts_the_holders_of_a_device(admin_api, placed, topology):
+    """Also if more hold it than may, because the operator has lowered the number since."""
+    gpu = Device("0000:81:00.0", cell=1, resource_class="CUSTOM_SLICE", shared=3)
+    for name in ("one", "two", "three"):
+        claim = Plan({}, devices=(GivenDevice.of("slice", gpu),))
+        placed(name=name, cpu_policy="shared", cpuset=cpuset_record(claim))
+    for shared in (3, 2):
+        there = replace(topology, devices=(replace(gpu, shared=shared), Device("0000:82:00.0")))
+        compute_nodes.put("host-1", {"topology": there.to_dict()})
+        shown = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]
+        assert [(each["shared"], each["holders"]) for each in shown] == [(shared, 3), (1, 0)]
 
 
 @pytest.mark.parametrize(("place", "nearest"), [(None, []), (1, [1]), (2, [0, 1]), (9, [])])

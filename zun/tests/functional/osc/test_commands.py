@@ -343,13 +343,14 @@ def test_topology_lists_devices():
         "address": "0000:81:00.0", "cell": 1, "vendor_id": "10de", "product_id": "20b0", "class_id": "030200",
         "resource_class": "CUSTOM_GPU", "type": "type-PCI", "switch": None, "physical_network": None, "interfaces": [],
         "nodes": [], "links": ["0000:82:00.0"], "nearest_cells": [1], "memory_node": None,
+        "shared": 4, "holders": 2,
     }  # fmt: skip
     answers = {("GET", "/v1/hosts/h1/topology"): (200, TOPOLOGY | {"devices": [gpu]})}
     with serving(answers, max_version="1.47") as server:
         printed = run(hosts.ShowHostTopology, server, "--devices", "-f", "value", "h1")
 
     assert [one.version for one in server.asked_of_v1] == ["1.47"]
-    assert printed.split() == ["0000:81:00.0", "PCI", "CUSTOM_GPU", "1", "1", "0000:82:00.0"]
+    assert printed.split() == ["0000:81:00.0", "PCI", "CUSTOM_GPU", "2", "of", "4", "1", "1", "0000:82:00.0"]
 
 
 def test_topology_map_is_plain_off_a_terminal():

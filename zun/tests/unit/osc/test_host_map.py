@@ -264,13 +264,22 @@ def test_device_table():
     """A server before 1.47 does not tell all."""
     gpu, link = "0000:81:00.0", "0000:82:00.0"
     told = device(gpu, 2, switch="0000:80:02.0", resource_class="CUSTOM_GPU", nearest_cells=[0, 1], memory_node=4,
-                  links=[link, "0000:05:00.0"])  # fmt: skip
+                  links=[link, "0000:05:00.0"], shared=4, holders=3)  # fmt: skip
     entries = [told, device("0000:03:00.0", None, type="type-VF")]
     assert host_map.device_table(host(cell(0, "0", "0"), devices=entries)) == [
-        (gpu, "PCI", "CUSTOM_GPU", 2, "0 1", "0000:80:02.0", 4, "0000:05:00.0 0000:82:00.0"),
-        ("0000:03:00.0", "VF", "", "", "", "", "", ""),
+        (gpu, "PCI", "CUSTOM_GPU", "3 of 4", 2, "0 1", "0000:80:02.0", 4, "0000:05:00.0 0000:82:00.0"),
+        ("0000:03:00.0", "VF", "", "", "", "", "", "", ""),
     ]
-    assert len(host_map.DEVICE_COLUMNS) == 8
+    assert len(host_map.DEVICE_COLUMNS) == 9
+
+
+@pytest.mark.parametrize(("shared", "holders", "words"), [
+    (1, 1, ""), (4, 0, ", 0 of 4 shares held"), (2, 3, ", 3 of 2 shares held"),
+])
+def test_held_shares_of_a_device_are_told(shared, holders, words):
+    there = device("0000:81:00.0", 0, shared=shared, holders=holders)
+    lines = host_map.picture(host(cell(0, "0", "0"), devices=[there]))
+    assert f"  device 0000:81:00.0  10de:20b0, class 030200, PCI{words}" in lines
 
 
 def test_devices_stand_below_their_cells():
