@@ -187,8 +187,9 @@ def test_a_device_held_twice_is_told_at_start(cloud, context, run, caplog):
     with caplog.at_level(logging.ERROR):
         cloud.start_agent("one")
     (line,) = [each.getMessage() for each in caplog.records if "/dev/card0" in each.getMessage()]
-    assert line.startswith("Device /dev/card0 belongs to containers ")
-    assert {one.uuid, two.uuid} == set(line.removeprefix("Device /dev/card0 belongs to containers ")[:74].split(", "))
+    words = "Device /dev/card0 is for 1 container and 2 hold it: "
+    assert line.startswith(words)
+    assert {one.uuid, two.uuid} == set(line.removeprefix(words)[:74].split(", "))
 
 
 GPU = Device("0000:81:00.0", "10de", "2330", "030200", driver="nvidia", nodes=("/dev/nvidia0",))
