@@ -58,8 +58,9 @@ def _with_bonds(devices: Iterable[Device], reasons: Mapping[str, str]) -> dict[s
                 found.setdefault(device.physical, f"{_FUNCTION} {device.address} is in use: {reason}")
             for other in () if device.whole_group is None else groups[device.whole_group]:
                 found.setdefault(other, f"{_NEIGHBOUR} {device.address}, is in use: {reason}")
-        if device.type is DeviceType.PART and device.physical in reasons:
-            found.setdefault(device.address, f"{_WHOLE} {device.physical} is in use: {reasons[device.physical]}")
+        whole = reasons.get(device.physical or "") if device.type is DeviceType.PART else None
+        if whole is not None:
+            found.setdefault(device.address, f"{_WHOLE} {device.physical} is in use: {whole}")
     return {**found, **reasons}
 
 
