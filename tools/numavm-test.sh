@@ -19,6 +19,8 @@ and kept in .run/numavm/test.log.
   tools/numavm-test.sh zun/tests/unit/topology  others, in the same machine
   NUMAVM_LAYOUT=4pci tools/numavm-test.sh zun/tests/machines/test_devices.py
                                                 those of PCI devices, on a machine that has them
+  ZUN_NUMAVM_DIR=.run/trixie NUMAVM_SUITE=trixie tools/numavm-test.sh
+                                                on a machine of another Debian release
 
 The code that is tested is the one that was there when the machine had booted: a copy. The
 virtual environment is seen by the machine as it is, and so is its Python.
@@ -106,9 +108,9 @@ main() {
     # The first import reads every module over the wire, and would make the first start of the service very slow.
     numavm exec "cd $COPY && $(in_machine) -W ignore -c 'import pytest, zun.cmd.allinone'" \
         </dev/null >>"$MACHINE/boot.log" 2>&1 ||
-        die "$VENV/bin/python does not run in the machine (log: $MACHINE/boot.log), which is Debian 12: make the" \
-            "virtual environment with Debian's Python 3.11, or with one outside of /usr that needs no newer C" \
-            "library, and say which in PYTHON or VENV."
+        die "$VENV/bin/python does not run in the machine (log: $MACHINE/boot.log): make the virtual environment" \
+            "with the Python of the machine's Debian release (bookworm: 3.11, trixie: 3.13), or with one outside of" \
+            "/usr that needs no newer C library, and say which in PYTHON or VENV."
 
     [ $# -gt 0 ] || words=(zun/tests/machines)
     # An option alone chooses among the tests of the machine.

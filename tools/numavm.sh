@@ -20,7 +20,7 @@
 #
 # Settings (environment), build:
 #   NUMAVM_MIRROR   package mirror (the one this host's apt uses)
-#   NUMAVM_SUITE    bookworm
+#   NUMAVM_SUITE    bookworm (default) | trixie
 #   NUMAVM_DISK     image size (6G, sparse)           NUMAVM_EXTRA  more packages
 #   NUMAVM_CA       CA bundle to trust (host's ca-certificates.crt if present)
 # boot:
@@ -73,8 +73,8 @@ build() {
     local pk=systemd-sysv,dbus,udev,kmod,openssh-server,iproute2,iputils-ping,procps
     pk=$pk,ca-certificates,curl,tar,xz-utils,busybox-static,numactl,util-linux,hwloc-nox
     pk=$pk,docker.io,iptables,python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev
-    pk=$pk,initramfs-tools,zstd,git,stress-ng,pciutils,daxctl,cxl${NUMAVM_EXTRA:+,$NUMAVM_EXTRA}
-    case $suite in bookworm) pk=${pk/,cxl/} ;; *) pk=$pk,docker-cli ;; esac
+    pk=$pk,initramfs-tools,zstd,git,stress-ng,pciutils${NUMAVM_EXTRA:+,$NUMAVM_EXTRA}
+    [ "$suite" = bookworm ] || pk=$pk,docker-cli # apart since Debian 13
     local t; t=$(now)
     if [ ! -f rootfs.done ]; then
     debootstrap --variant=minbase --include="$pk" "$suite" "$root" "$mirror" > debootstrap.log 2>&1 \
@@ -202,10 +202,10 @@ SSH() { # the control socket's path is relative to DIR: no length limit to hit
         -o ControlMaster=auto -o ControlPath=ssh.ctl -o ControlPersist=3600 "$@"
 }
 
-layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES, HIDDEN (of the CPU) and KERNEL (words for the kernel: huge pages by node and others)
+layout() { # sets SMP, MEM, NUMA, MACHINE, DRIVE, DEVICES and KERNEL (words for the kernel: huge pages by node and others)
     local m=() i j hmat=""
     if [ "${NUMAVM_LAYOUT:-4node}" = 4pci ]; then hmat=yes; fi
-    KERNEL=""; MACHINE=pc; DEVICES=(); DRIVE=if=virtio; HIDDEN=""
+    KERNEL=""; MACHINE=pc; DEVICES=(); DRIVE=if=virtio
     node() { # node ID SIZE CPUS INITIATOR
         if [ "$2" != 0 ]; then
             NUMA+=(-object "memory-backend-ram,id=m$1,size=$2"); m=(",memdev=m$1"); else m=(""); fi
@@ -292,15 +292,14 @@ devices() {
         DEVICES+=(-object memory-backend-ram,id=cxl,size=256M)
         dev pxb-cxl,id=x5,bus=pcie.0,bus_nr=192,numa_node=2
         dev cxl-rp,id=r8,bus=x5,port=0,chassis=8,slot=8
-        dev cxl-type3,bus=r8,volatile-memdev=cxl
-        HIDDEN=,hypervisor=off ;; # a kernel that sees a hypervisor refuses regions of CXL: it may not flush caches
+        dev cxl-type3,bus=r8,volatile-memdev=cxl ;;
     esac
 }
 
 # What an operator does after a boot: the virtual functions, each with resources and a namespace of its own.
 functions() {
     SSH root@127.0.0.1 'modprobe -a e1000e && modprobe -a igb igbvf vfio-pci && python3 -' <<'E'
-import ctypes, fcntl, glob, pathlib, shutil, struct, subprocess, time
+import ctypes, fcntl, glob, pathlib, struct, time
 cards = {each.parent.resolve().name: each.parent for each in pathlib.Path('/sys/bus/pci/devices').glob('*/sriov_numvfs')}
 pf = cards.pop('0000:21:00.0')
 (name,) = (each.name for each in (pf / 'nvme').iterdir())
@@ -338,8 +337,6 @@ wait(lambda: len(glob.glob('/dev/nvme*n[23]')) == 2, 'the disks of the virtual f
 for igb in cards.values():
     (igb / 'sriov_numvfs').write_text('2')
     wait(lambda: len(list(igb.glob('virtfn*/net/*'))) == 2, 'the interfaces of the virtual functions do not come')
-if glob.glob('/dev/cxl/mem*') and shutil.which('cxl'): # memory of CXL becomes a node: a region, and its blocks online
-    subprocess.run('cxl create-region -m -t ram -d decoder0.0 mem0 && daxctl reconfigure-device -m system-ram dax0.0', shell=True, check=True, stdout=subprocess.DEVNULL)
 E
 }
 
@@ -384,7 +381,7 @@ boot() {
     port=$(python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])')
     echo "$port" > port
     if [ "${NUMAVM_ACCEL:-tcg}" = kvm ]; then accel=kvm; cpu=host
-    else accel=tcg,thread=multi,tb-size=768; cpu=max,vendor=GenuineIntel,family=6,model=85,stepping=7$HIDDEN; fi
+    else accel=tcg,thread=multi,tb-size=768; cpu=max,vendor=GenuineIntel,family=6,model=85,stepping=7; fi
     if [ "${NUMAVM_FRESH:-0}" = 1 ]; then snap=on; fi
     if [ -f "state.$lay" ] && [ "${NUMAVM_COLD:-0}" != 1 ]; then
         disk=disk.$lay; snap=on; what=resume; more=(-incoming "exec:cat '$DIR/state.$lay'"); fi

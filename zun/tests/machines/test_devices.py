@@ -10,7 +10,6 @@ begins with its name in tools/numavm.sh.
 
 import os
 import pathlib
-import shutil
 
 import pytest
 
@@ -309,18 +308,6 @@ def test_functions_of_a_network_card(near, nodes_of, record_property):
     assert near.configured(whole.uuid) == [clock_of(IGB)]
     assert "0 of 2 devices igb-vf are free" in near.refusal(1, memory=64, devices=[{"alias": "igb-vf"}])
     record_property("interfaces", names)
-
-
-@needs_cxl
-def test_memory_of_cxl_is_a_node_as_lsmem_says(machine, record_property):
-    if shutil.which("cxl") is None:
-        pytest.skip("the guest has no program cxl; Debian 13 has, and a kernel that makes regions of memory")
-    cell = machine.cell(FAR + 1)
-    blocks, nearest = kernel.lsmem_mib()[cell.id], kernel.hwloc_homes()[cell.id]
-    assert blocks == 256 and blocks - 8 <= cell.memory_mib <= blocks
-    homes = machine.device_view.homes[cell.id]
-    assert (set(cell.cpus), {cpu for home in homes for cpu in machine.cell(home).cpus}) == (set(), nearest)
-    record_property("memory, nearest", f"{cell.memory_mib} MiB on node {cell.id}, nodes {homes}")
 
 
 @needs_cxl
