@@ -10,8 +10,8 @@ from zun.db import containers as db
 from zun.objects.placement import held_plan, placement_request
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.integration.host import Host, group_of
-from zun.topology import plan
-from zun.topology.device_request import GivenDevice
+from zun.topology import CellShare, Plan, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 
 pytestmark = pytest.mark.docker
 
@@ -40,6 +40,46 @@ def run(host, *addresses):
     settled = host.cloud.settled(container)
     assert settled.status == "Running", settled.status_reason
     return settled
+
+
+def test_containers_share_a_device(docker_url, database):
+    """As many run as may, with the file in each. One more is refused, also by the next agent. A delete makes room."""
+    file = next(path for path in ("/dev/fuse", "/dev/urandom") if os.path.exists(path))
+    spec = f'{{"path": "{file}", "shared": 2, "resource_class": "CUSTOM_SHARE"}}'
+    host = Host(docker_url, devices__device_spec=[spec])
+    match = DeviceMatch(resource_class="CUSTOM_SHARE")
+    try:
+        (device,) = host.cloud.agents[host.name].tracker.topology.devices
+        limits = {"cpuset": Plan(
+            {0: CellShare(host.cloud.agents[host.name].tracker.topology.cpus, 64, shared=0.1)}, "shared",
+            devices=(GivenDevice.of("share", device),),
+        ).to_dict()}  # fmt: skip
+
+        def asked():
+            container = new_container(
+                host.context, cpu_policy="shared", cpu=0.1, memory=64,
+                placement={"devices": [DeviceRequest("share", 1, (match,)).to_dict()]},
+            )  # fmt: skip
+            host.cloud.compute_api.create(
+                host.context, host.name, container, limits=limits, alternates=[], tried={}
+            )
+            return host.cloud.settled(container)
+
+        one, two, three = asked(), asked(), asked()
+        assert (one.status, two.status, three.status) == ("Running", "Running", "Error"), one.status_reason
+        assert "0 of 1 devices share are free" in three.status_reason
+        for container in (one, two):
+            config = host.engine.inspect_container(f"zun-{container.uuid}")["HostConfig"]["Devices"]
+            assert [each["PathOnHost"] for each in config] == [file]
+        assert host.told() == []
+        host.cloud.stop_agent(host.name)
+        assert host.cloud.start_agent(host.name).tracker.usage.holders(file) == 2
+        assert asked().status == "Error"
+        host.cloud.compute_api.delete(host.context, one, force=True)
+        wait_for(lambda: host.cloud.agents[host.name].tracker.usage.holders(file) == 1)
+        assert asked().status == "Running"
+    finally:
+        host.clean()
 
 
 def agrees(host, container):
