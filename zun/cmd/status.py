@@ -67,11 +67,31 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.WARNING, "\n".join([*wrong, "See 'cannot be read' in the page Troubleshooting."]))
         return Result(Code.SUCCESS)
 
+    def _shares(self) -> upgradecheck.Result:
+        """Find resource classes that are for shared devices on one host and for whole devices on another."""
+        if migration.is_behind():
+            return Result(Code.WARNING, "Not checked: the database has an older schema.")
+        table = HostTable(booking_seconds=0)
+        table.refresh()
+        holders: dict[tuple[str, bool], str] = {}
+        for host in table.hosts():
+            for device in host.topology.devices:
+                holders.setdefault((device.counted_as, device.shared > 1), host.hostname)
+        mixed = [
+            f"Resource class {name} is for shared devices on host {holders[name, True]} and for whole devices on host "
+            f"{holders[name, False]}: who asks for the class gets either. Give the shared ones another class in "
+            "[devices] device_spec."
+            for name in sorted({name for name, _ in holders})
+            if {(name, True), (name, False)} <= holders.keys()
+        ]
+        return Result(Code.WARNING, "\n".join(mixed)) if mixed else Result(Code.SUCCESS)
+
     _upgrade_checks = (
         ("Schema of the database", _schema),
         ("Options of configuration files", _options),
         ("Passwords of registries", _passwords),
         ("Rows of hosts", _hosts),
+        ("Classes of shared devices", _shares),
     )
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks before an upgrade."""
 
+from dataclasses import replace
+
 import pytest
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -10,6 +12,8 @@ from zun.cmd import status
 from zun.common.secrets import Cipher
 from zun.db import migration, registries, session
 from zun.tests.unit.db import rows
+from zun.topology import HostTopology
+from zun.topology.devices import Device
 
 KEY = "k" * 32
 
@@ -68,6 +72,17 @@ def test_an_old_schema(checked, tmp_path):
     code, details = found["Schema of the database"]
     assert code == "FAILURE" and "0017" in details and "zun-db-manage upgrade" in details
     assert found["Passwords of registries"][0] == "WARNING"
+
+
+def test_a_class_for_shares_and_for_whole_devices_is_named(checked):
+    whole = Device("0000:81:00.0", "10de", "20b0", resource_class="CUSTOM_GPU")
+    for name, device in (("h1", whole), ("h2", whole), ("h3", replace(whole, shared=4, resource_class="CUSTOM_SLICE"))):
+        rows.node(name, topology=HostTopology(devices=(device,)).to_dict())
+    assert checked()["Classes of shared devices"] == ("SUCCESS", "")
+    rows.node("h4", topology=HostTopology(devices=(replace(whole, shared=4),)).to_dict())
+    code, details = checked()["Classes of shared devices"]
+    assert code == "WARNING"
+    assert details.startswith("Resource class CUSTOM_GPU is for shared devices on host h4 and for whole devices on")
 
 
 def test_a_host_whose_row_cannot_be_read_is_named(checked):
