@@ -330,7 +330,7 @@ def _check_shared(members: Mapping[str, Any]) -> None:
         return
     if "resource_class" not in members:
         raise ValueError("shared needs a resource_class: only containers that ask for this class get a share")
-    if resource_class(str(members["resource_class"])).startswith(_OF_WHOLE_DEVICES):
+    if _OF_WHOLE_DEVICES.match(resource_class(str(members["resource_class"]))):
         raise ValueError(
             f"shared needs a resource_class of its own, got {members['resource_class']!r}: whole devices have such ones"
         )
@@ -341,8 +341,8 @@ def _check_shared(members: Mapping[str, Any]) -> None:
             raise ValueError(f"shared cannot be served for class {members['class']}: a {reason}. Remove shared")
 
 
-#: Beginnings of the resource classes of devices whose spec names none (``Device.counted_as``).
-_OF_WHOLE_DEVICES = ("CUSTOM_PCI_", "CUSTOM_DEVICE_")
+#: The resource classes of devices whose spec names none (``Device.counted_as``, ``gpu_parts.part_class``).
+_OF_WHOLE_DEVICES = re.compile(r"CUSTOM_(PCI_|DEVICE_|MIG(_\d|$)|XCP(_[A-Z]PX|$))")
 
 
 def _number_of_shares(members: Mapping[str, Any]) -> int:

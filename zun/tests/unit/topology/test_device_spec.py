@@ -85,6 +85,10 @@ def test_parts_of_gpus(text, devices):
     assert given((*ALL, *PARTS), [parse(text)]) == devices
 
 
+def test_shared_parts_have_a_class_that_the_operator_made():
+    assert parse('{"part": "*", "shared": 2, "resource_class": "MIG_SHARED"}').resource_class == "CUSTOM_MIG_SHARED"
+
+
 def test_class_of_the_profile_unless_the_operator_has_one():
     lines = [parse('{"part": "3g.*", "resource_class": "gpu-large"}'), parse('{"part": "*", "traits": "FAST"}')]
     found = given((*ALL, *PARTS), lines)
@@ -183,6 +187,9 @@ def test_no_spec_gives_nothing():
     ('{"vendor_id": "10de", "shared": 4}', "shared needs a resource_class: only containers that ask for this class"),
     ('{"vendor_id": "10de", "shared": 4, "resource_class": "pci-10de-20b0"}', "shared needs a resource_class of its"),
     ('{"path": "/dev/fuse", "shared": 4, "resource_class": "device_dev_fuse"}', "shared needs a resource_class of its"),
+    ('{"part": "*", "shared": 2, "resource_class": "MIG_1G_10GB"}', "shared needs a resource_class of its own"),
+    ('{"part": "*", "shared": 2, "resource_class": "CUSTOM_MIG"}', "shared needs a resource_class of its own"),
+    ('{"part": "*", "shared": 2, "resource_class": "XCP_CPX_NPS4"}', "shared needs a resource_class of its own"),
     ('{"devname": "ens1", "shared": 4, "resource_class": "N"}', "give shared or devname, not both: the interfaces"),
     (
         '{"vendor_id": "8086", "physical_network": "p", "shared": 4, "resource_class": "N"}',
