@@ -221,15 +221,16 @@ class DeviceSearch:
             return None
         if self.groups is not None:
             return LikeGroupCosts(self.groups, self.requests[0].count, self._source_of) if self.groups.alike else None
-        if self.linked is not None:
-            return [*dict.fromkeys([self._rows(together) for together in self.linked])]
-        return [self._rows(range(len(self.free)))]
+        if self.linked is None:
+            return [self._rows(self._source_of)]
+        some = [[_of(sources, together) for sources in self._source_of] for together in self.linked]
+        return [*dict.fromkeys([self._rows(sources) for sources in some])]
 
-    def _rows(self, together: Container[int]) -> tuple[Row, ...]:
-        """Return the rows of these devices (positions)."""
+    def _rows(self, source_of: Sequence[dict[int, int]]) -> tuple[Row, ...]:
+        """Return the row of each request, with its sources by position."""
         return tuple([
-            (request.count, tuple(sorted(Counter([source for p, source in each.items() if p in together]).items())))
-            for request, each in zip(self.requests, self._source_of, strict=True)
+            (request.count, tuple(sorted(Counter(sources.values()).items())))
+            for request, sources in zip(self.requests, source_of, strict=True)
         ])
 
     def _cost(self, prices: Sequence[int | None]) -> int | None:
@@ -238,6 +239,8 @@ class DeviceSearch:
             self.steps.spend(len(self._quick) // 8)
             return self._quick.cost(prices)
         if self._quick is not None:
+            if len(self._quick) == 1:
+                return _cost_of_rows(self._quick[0], prices)
             self.steps.spend(len(self._quick) // 8)
             costs = [cost for rows in self._quick if (cost := _cost_of_rows(rows, prices)) is not None]
             return min(costs, default=None)
@@ -420,5 +423,5 @@ def _without(costs: dict[int, int], positions: Container[int]) -> dict[int, int]
     return {position: cost for position, cost in costs.items() if position not in positions}
 
 
-def _of(costs: dict[int, int], positions: Container[int]) -> dict[int, int]:
-    return {position: cost for position, cost in costs.items() if position in positions}
+def _of(values: dict[int, int], positions: Container[int]) -> dict[int, int]:
+    return {position: value for position, value in values.items() if position in positions}
