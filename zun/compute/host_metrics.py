@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of one host for Prometheus, read at each request for metrics."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -46,6 +47,7 @@ class HostCollector(Collector):
         """Yield the metrics of this moment. Each sample has the label ``host``."""
         topology, usage = self._state()
         yield from _of_cells(self._host, topology, usage)
+        yield _of_devices(self._host, topology, usage)
         queue = GaugeMetricFamily(
             "zun_compute_work", "Containers and images with work under way or waiting.", labels=["host"]
         )
@@ -92,6 +94,24 @@ class HostCollector(Collector):
                 periods.add_metric([self._host, uuid], reading.throttling.periods)
                 seconds.add_metric([self._host, uuid], reading.throttling.seconds)
         yield from (remote, periods, seconds)
+
+
+def _of_devices(host: str, topology: HostTopology, usage: Usage) -> Metric:
+    devices = GaugeMetricFamily(
+        "zun_compute_devices",
+        "Devices that containers may have, by their resource class at Placement. State: free, or held by containers. A "
+        "device that containers share counts once for each of them.",
+        labels=["host", "resource_class", "state"],
+    )
+    free, held = Counter[str](), Counter[str]()
+    for device in topology.devices:
+        held[device.counted_as] += usage.holders(device.address)
+    for device in usage.free_devices(topology):
+        free[device.counted_as] += usage.shares_left(device)
+    for name in sorted(held):
+        devices.add_metric([host, name, "free"], free[name])
+        devices.add_metric([host, name, "held"], held[name])
+    return devices
 
 
 def _cell_gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:

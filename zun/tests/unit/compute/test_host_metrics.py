@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -6,7 +8,9 @@ from zun.compute.auditor import Reading
 from zun.container.driver import Throttling
 from zun.tests.unit.compute.collected import collector
 from zun.tests.unit.topology.build import smt_host
-from zun.topology import PlacementRequest, Usage, plan
+from zun.topology import PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import GivenDevice
+from zun.topology.devices import Device, DeviceType
 
 
 def samples(collector):
@@ -60,6 +64,23 @@ def test_stranded_capacity():
     read, where = samples(collector("one", host, usage)), f'{{cell="{host.cells[0].id}",host="one"}}'
     assert read[f"zun_compute_cell_stranded_cpus{where}"] == 3
     assert read[f"zun_compute_cell_stranded_memory_mib{where}"] == host.cells[0].memory_mib - 100
+
+
+def test_devices_by_class():
+    """Three of four shares are held. The virtual function is not free beside its card, which somebody holds."""
+    slices = Device("0000:81:00.0", "10de", "20b0", resource_class="CUSTOM_SLICE", shared=4)
+    card = Device("0000:82:00.0", "8086", "10fb", type=DeviceType.PF)
+    part = Device("0000:82:00.1", "8086", "10ed", physical=card.address)
+    host = replace(smt_host(1, 4), devices=(slices, card, part))
+    usage = Usage({"nic": Plan({}, devices=(GivenDevice.of("nic", card),))})
+    for number in range(3):
+        usage = usage.with_claim(f"c{number}", Plan({}, devices=(GivenDevice.of("slice", slices),)))
+    read = samples(collector("one", host, usage))
+    assert {name: value for name, value in read.items() if name.startswith("zun_compute_devices")} == {
+        f'zun_compute_devices{{host="one",resource_class="{name}",state="{state}"}}': count
+        for name, free, held in (("CUSTOM_SLICE", 1, 3), ("CUSTOM_PCI_8086_10FB", 0, 1), ("CUSTOM_PCI_8086_10ED", 0, 0))
+        for state, count in (("free", free), ("held", held))
+    }
 
 
 @pytest.mark.parametrize("up", [True, False])
