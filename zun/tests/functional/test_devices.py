@@ -12,7 +12,7 @@ from zun.objects.placement import held_plan, placement_request
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import plan
-from zun.topology.device_request import GivenDevice
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
 
 FILES = tuple(Device(path, type=DeviceType.PATH, nodes=(path,)) for path in ("/dev/card0", "/dev/card1"))
@@ -232,3 +232,25 @@ def test_gpu_is_divided_and_put_together_while_containers_run(database, context)
         neighbour = create(PARTS[1].address)
         assert at_runtime(cloud, neighbour) == [PARTS[1].address]
         assert free() == []
+
+
+def test_linked_devices_stay_with_their_container(database, context):
+    """Four cards are two linked pairs. A new size and a rebuild keep a pair, although the link is gone by then."""
+    cards = [replace(FILES[0], address=path, nodes=(path,)) for path in (f"/dev/card{number}" for number in range(4))]
+    pairs = [replace(card, links=(other.address,)) for card, other in zip(cards[:2], cards[2:], strict=True)]
+    wanted = DeviceRequest("card", 2, (DeviceMatch(resource_class="CUSTOM_CARD"),))
+    placement = {"devices": [wanted.to_dict()], "device_same": "link"}
+    host = replace(machine(), devices=(*pairs, *cards[2:]))
+    with Cloud({"one": host}, compute__audit_interval=0, devices__device_spec=[SPEC]) as cloud:
+        containers = [cloud.run(context, **DEDICATED, placement=placement) for _ in range(3)]
+        assert [each.status for each in containers] == ["Running", "Running", "Error"]
+        assert claimed(containers[1]) == ["/dev/card1", "/dev/card3"]
+        assert "0 of 4 devices card are free" in containers[2].status_reason
+        container = containers[0]
+        offer(cloud, *cards)
+        cloud.compute_api.update(context, container, cpu=1.0, memory=256)
+        db.update(container.uuid, {"status": "Rebuilding"})
+        cloud.compute_api.rebuild(context, container)
+        assert cloud.settled(container).status == "Running"
+        assert at_runtime(cloud, container) == claimed(container) == ["/dev/card0", "/dev/card2"]
+        assert found(cloud, context) == []
