@@ -311,6 +311,19 @@ def device_lost(planned: Planned, reason: str) -> Finding:
     )
 
 
+def crowded(planned: Planned, address: str, holders: int, most: int) -> Finding:
+    """Return the finding for a container with a device that ``holders`` containers hold and ``most`` may have."""
+    return _finding(
+        planned,
+        Verdict.DRIFTED,
+        Layer.CLAIM,
+        f"{holders} containers hold device {address}, which is for {most}",
+        "not repaired: delete some of these containers, or let more share the device ([devices] device_spec). Nobody "
+        "else gets the device before",
+        subject=address,
+    )
+
+
 def devices(planned: Planned, access: DeviceAccess) -> Iterator[Finding]:
     """Yield the findings on the devices of one container, one for each way in which ``access`` is not the claim."""
     restart = "restart the container, which gives it its devices anew"

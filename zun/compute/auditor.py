@@ -185,9 +185,14 @@ class Auditor:
         given = () if plan is None else given_to(container, plan)
         if not given and not state.devices:
             return ()
-        devices = ContainerDevices(given, self._tracker.topology.devices)
+        topology, usage = self._tracker.topology, self._tracker.usage
+        devices, crowded = ContainerDevices(given, topology.devices), usage.crowded(topology)
+        found = [
+            audit_rules.crowded(planned, each.address, usage.holders(each.address), crowded[each.address])
+            for each in given if each.address in crowded
+        ]  # fmt: skip
         try:
-            return tuple(audit_rules.devices(planned, self._driver.device_access(container, state, devices)))
+            return (*found, *audit_rules.devices(planned, self._driver.device_access(container, state, devices)))
         except exceptions.DeviceUnusable as exc:
             return (audit_rules.device_lost(planned, str(exc)),)
         except exceptions.ZunError as exc:

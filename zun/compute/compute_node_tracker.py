@@ -119,7 +119,8 @@ class ComputeNodeTracker:
                 cpu,
                 ", ".join(uuid for uuid, plan in held.items() if cpu in plan.dedicated_cpus | plan.withheld),
             )
-        for address, (most, uuids) in _devices_held_too_often(held, self._topology).items():
+        for address, most in usage.crowded(self._topology).items():
+            uuids = [uuid for uuid, plan in held.items() if any(each.address == address for each in plan.devices)]
             LOG.error(
                 "Device %s is for %d container%s and %d hold it: %s. Delete some of them, or let more containers share "
                 "it ([devices] device_spec). It is given to nobody else before.",
@@ -271,24 +272,6 @@ class ComputeNodeTracker:
 def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
     """Return the claims in the rows by uuid. A capsule's claim stands for its members too."""
     return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
-
-
-def _devices_held_too_often(held: Mapping[str, Plan], topology: HostTopology) -> dict[str, tuple[int, list[str]]]:
-    """Return by address the devices that more containers hold than may: how many may, and who holds the device.
-
-    Of a device that the host does not offer any more, as many may hold it as when it was given.
-    """
-    holders: dict[str, list[tuple[str, int]]] = {}
-    for uuid, plan in held.items():
-        for each in plan.devices:
-            holders.setdefault(each.address, []).append((uuid, each.shared))
-    offered, found = topology.device_view.by_address, {}
-    for address, claims in holders.items():
-        least = min(shared for _, shared in claims)
-        most = least if address not in offered or least == 1 else offered[address].shared
-        if len(claims) > most:
-            found[address] = most, [uuid for uuid, _ in claims]
-    return found
 
 
 def _growth(uuid: str) -> str:

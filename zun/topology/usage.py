@@ -125,6 +125,19 @@ class Usage:
         """Return the number of claims on the device with this address."""
         return len(self._devices.get(address, ()))
 
+    def crowded(self, topology: HostTopology) -> dict[str, int]:
+        """Return by address how many containers may have a device, of the devices that more containers hold.
+
+        Of a device that the host does not offer any more, as many may hold it as when it was given.
+        """
+        offered, found = topology.device_view.by_address, {}
+        for address, claims in self._devices.items():
+            least = min([each.shared for each in claims])
+            most = least if address not in offered or least == 1 else offered[address].shared
+            if len(claims) > most:
+                found[address] = most
+        return found
+
     def free_devices(self, topology: HostTopology) -> tuple[Device, ...]:
         """Return the devices of the host that a container can have, in order of their addresses.
 

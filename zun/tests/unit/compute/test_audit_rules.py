@@ -12,6 +12,7 @@ from zun.compute.audit_rules import (
     Planned,
     Verdict,
     at_placement,
+    crowded,
     devices,
     examine,
     examine_pages,
@@ -403,3 +404,9 @@ def test_weights_out_of_proportion(plan, given, weight, problems):
     ]
     for finding, problem in zip(findings, problems, strict=True):
         assert problem in finding.detail
+
+
+def test_a_device_with_too_many_holders_is_a_finding():
+    found = crowded(PLAN, "0000:81:00.0", 3, 2)
+    assert (str(found.code), str(found.layer), found.repairable) == ("drifted", "claim", False)
+    assert found.detail == "3 containers hold device 0000:81:00.0, which is for 2"

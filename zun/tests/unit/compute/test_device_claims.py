@@ -134,6 +134,7 @@ def test_the_next_agent_counts_the_shares_of_the_rows(agent, caplog):
     with pytest.raises(exceptions.ClaimRefused):
         tracker.container_claim(new_container(agent.context), limits)
     tracker.update_inventory(agent.context, replace(HOST, devices=(replace(SLICE, shared=2),)), COLUMNS)
+    assert tracker.usage.crowded(tracker.topology) == {SLICE.address: 2}
     tracker.rebuild(rows)
     (message,) = caplog.messages
     assert message.startswith(f"Device {SLICE.address} is for 2 containers and 4 hold it: ")
