@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,8 @@ from zun.topology.cpuset import MAX_ID, CpuSet
 from zun.topology.ranges import is_storable
 
 SPACE = " \t\r\n\0"
+_MOST = 16 << 20
+"""Bytes that are read of a file. The kernel's longest tables, as /proc/interrupts, are a few MiB."""
 _T = TypeVar("_T")
 
 
@@ -31,7 +35,7 @@ class Tree:
     def text(self, path: str) -> str | None:
         """Return the contents of a file without surrounding space and NUL bytes, or None (no note) without the file."""
         try:
-            raw = (self.root / path).read_bytes()
+            raw = _contents(self.root / path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
@@ -105,6 +109,21 @@ class Tree:
         """Return the numbers of the entries ``kind<number>`` of a folder, rising: [0, 1] for cpu0 and cpu1."""
         matches = (re.fullmatch(rf"{kind}(0|[1-9][0-9]{{0,6}})", name) for name in self.names(path))
         return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
+
+
+def _contents(path: Path) -> bytes:
+    """Return the first bytes of a regular file.
+
+    OSError for a pipe or a device: some trees are those of containers, which could put one there to block the reader.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with open(opened, "rb", closefd=False) as file:
+            return file.read(_MOST)
+    finally:
+        os.close(opened)
 
 
 def number_in(text: str) -> int:
