@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zun.compute import nvml
-from zun.topology import HostTopology
+from zun.topology import HostTopology, amounts
 from zun.topology.devices import Device, DeviceType
 from zun.topology.gpu_parts import mig_address, part_class
 
@@ -87,7 +87,7 @@ class NvmlFacts:
             told, _ = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired as exc:
             self._late = process  # ending it would not help: a call of the driver cannot be broken off
-            raise NvmlSilent(f"there is no answer within {self._seconds:g} seconds") from exc
+            raise NvmlSilent(f"there is no answer within {amounts.text(self._seconds)} seconds") from exc
         self._late = None
         if process.returncode:
             raise NvmlSilent(f"the process that asks ended with status {process.returncode}")
