@@ -22,20 +22,28 @@ _SWITCH, _UNKNOWN = 2, 255
 """Kinds of the device at the other end (``nvmlIntNvLinkDeviceType_t``)."""
 
 
-def links(nvml: Any) -> dict[str, set[str]]:
-    """Return the GPUs that NVLink joins directly to each GPU. ``nvml`` is the module ``pynvml``.
+def facts(nvml: Any) -> dict[str, Any]:
+    """Return the links and the MIG instances. ``nvml`` is the module ``pynvml``.
 
-    A link to an NVSwitch joins the GPU to every other GPU with such a link. Only links in use count. A GPU or link that
-    NVML does not describe is left out.
-
-    Raise ``nvml.NVMLError`` if NVML cannot start.
+    NVML is started once: a driver that is not kept loaded needs seconds for each GPU. Raise ``nvml.NVMLError`` if NVML
+    cannot start.
     """
     nvml.nvmlInit()
     try:
-        handles = dict(_gpus(nvml))
-        ends = [(address, end) for address, handle in handles.items() for end in _ends(nvml, handle, handles)]
+        joined = {address: sorted(others) for address, others in links(nvml).items()}
+        return {"links": joined, "mig": mig_instances(nvml)}
     finally:
         nvml.nvmlShutdown()
+
+
+def links(nvml: Any) -> dict[str, set[str]]:
+    """Return the GPUs that NVLink joins directly to each GPU. ``nvml`` is the module ``pynvml``, which was started.
+
+    A link to an NVSwitch joins the GPU to every other GPU with such a link. Only links in use count. A GPU or link that
+    NVML does not describe is left out.
+    """
+    handles = dict(_gpus(nvml))
+    ends = [(address, end) for address, handle in handles.items() for end in _ends(nvml, handle, handles)]
     switched = {address for address, end in ends if end is None}
     found: dict[str, set[str]] = {address: switched - {address} for address in switched}
     for address, end in ends:
@@ -82,14 +90,8 @@ def mig_instances(nvml: Any) -> list[dict[str, Any]]:
 
     Example of a profile: ``1g.10gb``. NVML tells it as the end of the name, ``NVIDIA H100 80GB HBM3 MIG 1g.10gb``. None
     for a name of another form. A GPU that has no instances, or does not describe them, is left out.
-
-    Raise ``nvml.NVMLError`` if NVML cannot start.
     """
-    nvml.nvmlInit()
-    try:
-        return [each for gpu, handle in _gpus(nvml) for each in _instances(nvml, gpu, handle)]
-    finally:
-        nvml.nvmlShutdown()
+    return [each for gpu, handle in _gpus(nvml) for each in _instances(nvml, gpu, handle)]
 
 
 def _instances(nvml: Any, gpu: str, handle: Any) -> Iterator[dict[str, Any]]:
@@ -139,9 +141,7 @@ def _text(value: str | bytes) -> str:
 def main() -> None:
     """Print the facts as JSON, or the reason why there are none."""
     try:
-        nvml = importlib.import_module("pynvml")
-        joined = {address: sorted(others) for address, others in links(nvml).items()}
-        answer: Mapping[str, Any] = {"links": joined, "mig": mig_instances(nvml)}
+        answer: Mapping[str, Any] = facts(importlib.import_module("pynvml"))
     except ModuleNotFoundError:
         answer = {"error": "the package nvidia-ml-py is not installed"}
     except Exception as exc:

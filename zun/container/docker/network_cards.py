@@ -5,7 +5,6 @@ Source: network_namespaces(7). If a namespace ends, the kernel moves the interfa
 after the last process has ended.
 """
 
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from pathlib import Path
 from zun.common import commands, exceptions
 from zun.topology.files import Tree
 from zun.topology.pci_files import has_interfaces, interfaces
-
-LOG = logging.getLogger(__name__)
 
 #: Seconds within which the kernel moves interfaces back to the host after a container has ended.
 PATIENCE = 10.0

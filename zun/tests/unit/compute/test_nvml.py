@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zun.compute.nvml import links, mig_instances
+from zun.compute.nvml import facts, links, mig_instances
 
 GPU, CPU, SWITCH, UNKNOWN = 0, 1, 2, 255
 EIGHT = [f"0000:{bus}:00.0" for bus in ("1a", "1c", "3d", "3f", "9a", "9c", "bc", "be")]
@@ -186,6 +186,23 @@ def test_mig_instances():
     ]  # fmt: skip
     assert [*found[0]] == ["gpu", "gpu_instance", "compute_instance", "profile", "uuid"]
     assert nvml.open == 0
+
+
+def test_nvml_is_started_once_for_all_facts():
+    started = []
+
+    class Started(Nvml):
+        def nvmlInit(self):
+            super().nvmlInit()
+            started.append(self)
+
+        def nvmlDeviceGetCount(self):
+            assert self.open == 1
+            return super().nvmlDeviceGetCount()
+
+    nvml = Started({A: [(GPU, B, 1)], B: [(GPU, A, 1)]})
+    assert facts(nvml) == {"links": {A: [B], B: [A]}, "mig": []}
+    assert (started, nvml.open) == ([nvml], 0)
 
 
 def test_package_without_mig_tells_no_instances():
