@@ -13,7 +13,7 @@ Source: NVIDIA's MIG User Guide, "Device Nodes and Capabilities".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from zun.topology import kfd
@@ -23,8 +23,8 @@ from zun.topology.files import Tree
 _CAPABILITIES = "proc/driver/nvidia/capabilities"
 
 
-def parts(tree: Tree, gpu: Device) -> Iterator[Device]:
-    """Yield the parts of ``gpu``, a PCI device as the machine has it.
+def parts(tree: Tree, gpu: Device, gpus: Iterable[kfd.KfdGpu]) -> Iterator[Device]:
+    """Yield the parts of ``gpu``, a PCI device as the machine has it. ``gpus`` are those that KFD shows.
 
     A part is a device of its own, with the cell, the memory node and the place of its GPU, and has no GPU links.
     """
@@ -35,9 +35,11 @@ def parts(tree: Tree, gpu: Device) -> Iterator[Device]:
     for (instance, compute), files in mig_files(tree, gpu.address).items():
         address = mig_address(gpu.address, instance, compute)
         yield replace(part, address=address, nodes=(file, *files), resource_class=part_class("MIG", None))
-    partitions = kfd.partitions(tree, gpu.address) if gpu.driver == "amdgpu" else {}
+    partitions = kfd.partitions(gpus, gpu.address) if gpu.driver == "amdgpu" else {}
+    if len(partitions) < 2:
+        return
     mode = kfd.partition_mode(tree, gpu.address)
-    for number, minor in partitions.items() if len(partitions) > 1 else ():
+    for number, minor in partitions.items():
         yield replace(
             part,
             address=f"{gpu.address}/xcp{number}",

@@ -11,7 +11,7 @@ kfd_crat.c (weights); drivers/gpu/drm/amd/amdgpu/amdgpu_gfx.c (``current_compute
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from zun.topology.files import Tree
@@ -39,7 +39,7 @@ class KfdGpu(NamedTuple):
     """The number of the partition. A GPU in one piece is partition 0."""
 
 
-def gpus(tree: Tree) -> Iterator[KfdGpu]:
+def read_gpus(tree: Tree) -> Iterator[KfdGpu]:
     """Yield the GPUs and partitions that KFD shows, in order of their nodes.
 
     The nodes name the GPU by ``domain`` and ``location_id``: bus and function in bits 0 to 15, and the partition in
@@ -57,9 +57,9 @@ def gpus(tree: Tree) -> Iterator[KfdGpu]:
             yield KfdGpu(node, f"{slot}.{function}", minor, part)
 
 
-def partitions(tree: Tree, address: str) -> dict[int, int]:
+def partitions(gpus: Iterable[KfdGpu], address: str) -> dict[int, int]:
     """Return the number of the render node of each partition of the GPU, in order of the partitions."""
-    found = {gpu.part: gpu.render_minor for gpu in gpus(tree) if gpu.address == address and gpu.render_minor}
+    found = {gpu.part: gpu.render_minor for gpu in gpus if gpu.address == address and gpu.render_minor}
     return dict(sorted(found.items()))
 
 
@@ -71,13 +71,13 @@ def partition_mode(tree: Tree, address: str) -> str | None:
     return (f"{compute}_{memory}" if re.fullmatch(r"NPS\d", memory or "") else compute).lower()
 
 
-def links(tree: Tree) -> dict[str, frozenset[str]]:
+def links(tree: Tree, gpus: Iterable[KfdGpu]) -> dict[str, frozenset[str]]:
     """Return the GPUs that xGMI joins directly to each GPU, by PCI addresses. A GPU without such a link is left out.
 
     A link of a partition counts for its GPU. KFD also shows GPUs that are reached through another GPU; they do not
     count.
     """
-    places = {gpu.node: gpu.address for gpu in gpus(tree)}
+    places = {gpu.node: gpu.address for gpu in gpus}
     found: dict[str, set[str]] = {}
     for node in places:
         for folder in (f"{_TOP}/{node}/{kind}" for kind in ("io_links", "p2p_links")):

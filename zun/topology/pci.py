@@ -35,10 +35,11 @@ def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, 
     # A node with CPUs is ordinary memory, whatever the driver tells: containers get it by its cell.
     own = {address: node for address, node in memory_nodes(tree).items() if not nodes.get(node)}
     places = _Places(cells, nodes, frozenset(own.values()))
-    found = (_device(tree, name, places, own) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
+    gpus = tuple(kfd.read_gpus(tree))
+    found = (_device(tree, name, places, own, gpus) for name in tree.names(_DEVICES) if ADDRESS.fullmatch(name))
     devices = sorted((each for each in found if each is not None), key=_by_address)
     names = {each.address: each.interfaces for each in devices}
-    links = kfd.links(tree)
+    links = kfd.links(tree, gpus)
     complete = (
         replace(
             each,
@@ -47,14 +48,16 @@ def discover_devices(tree: Tree, cells: Sequence[NUMACell], nodes: Mapping[int, 
         )
         for each in devices
     )
-    return tuple(each for device in complete for each in (device, *parts(tree, device)))
+    return tuple(each for device in complete for each in (device, *parts(tree, device, gpus)))
 
 
 def _by_address(device: Device) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in re.split("[:.]", device.address))
 
 
-def _device(tree: Tree, address: str, places: _Places, own_memory: Mapping[str, int]) -> Device | None:
+def _device(
+    tree: Tree, address: str, places: _Places, own_memory: Mapping[str, int], gpus: Sequence[kfd.KfdGpu]
+) -> Device | None:
     folder = f"{_DEVICES}/{address}"
     vendor = tree.parsed(f"{folder}/vendor", _four_digits)
     product = tree.parsed(f"{folder}/device", _four_digits)
@@ -66,7 +69,7 @@ def _device(tree: Tree, address: str, places: _Places, own_memory: Mapping[str, 
     group = _last(tree.link(f"{folder}/iommu_group"))
     driver = _last(tree.link(f"{folder}/driver"))
     mode = kfd.partition_mode(tree, address) if driver == "amdgpu" else None
-    if mode is not None and len(kfd.partitions(tree, address)) < 2:
+    if mode is not None and len(kfd.partitions(gpus, address)) < 2:
         tree.note(
             f"GPU {address} is left out: it is in partitions ({mode}), and /sys/class/kfd does not tell their files. "
             "Use a kernel with KFD (CONFIG_HSA_AMD), or make the GPU one piece (SPX)"
@@ -85,7 +88,7 @@ def _device(tree: Tree, address: str, places: _Places, own_memory: Mapping[str, 
         physical=physical if virtual else None,
         iommu_group=iommu_group,
         driver=driver,
-        nodes=device_files(tree, folder, address, driver, iommu_group),
+        nodes=device_files(tree, folder, address, driver, iommu_group, gpus),
         interfaces=interfaces(tree, folder),
         memory_node=own_memory.get(address),
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from zun.topology.devices import is_vfio_driver
 from zun.topology.files import Tree
 from zun.topology.gpu_parts import mig_files, nvidia_minor
-from zun.topology.kfd import gpus
+from zun.topology.kfd import KfdGpu
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _OTHER_DEVICE = re.compile(rf"{ADDRESS.pattern}|pci[0-9a-f]{{4,8}}:[0-9a-f]{{2}}")
@@ -49,12 +49,19 @@ _FOLDERS = {"drm": "dri", "infiniband_verbs": "infiniband", "infiniband_mad": "i
 _FOLDERS_WITH_OWN_RULE = ("net", "power", "msi_irqs")
 
 
-def device_files(tree: Tree, folder: str, address: str, driver: str | None, iommu_group: int | None) -> tuple[str, ...]:
+def device_files(
+    tree: Tree,
+    folder: str,
+    address: str,
+    driver: str | None,
+    iommu_group: int | None,
+    gpus: Iterable[KfdGpu],
+) -> tuple[str, ...]:
     """Return the files under /dev that give access to the PCI device, sorted: ``/dev/nvme0``, ``/dev/nvme0n1``.
 
-    ``folder`` is the device's folder in /sys, ``address`` its PCI address.
+    ``folder`` is the device's folder in /sys, ``address`` its PCI address. ``gpus`` are those of the machine.
     """
-    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder), *_files_of_parts(tree, address, driver)}
+    found = {*_kernel_files(tree, folder), *_nvme_disks(tree, folder), *_files_of_parts(tree, address, driver, gpus)}
     if iommu_group is not None and _is_for_vfio(tree, folder, driver):
         unprotected = tree.text(f"sys/kernel/iommu_groups/{iommu_group}/name") == "vfio-noiommu"
         found.add(f"/dev/vfio/{'noiommu-' if unprotected else ''}{iommu_group}")
@@ -196,13 +203,13 @@ def _is_for_vfio(tree: Tree, folder: str, driver: str | None) -> bool:
     return is_vfio_driver(driver) or bool(tree.names(f"{folder}/vfio-dev"))
 
 
-def _files_of_parts(tree: Tree, address: str, driver: str | None) -> Iterator[str]:
+def _files_of_parts(tree: Tree, address: str, driver: str | None, gpus: Iterable[KfdGpu]) -> Iterator[str]:
     """Yield the files of all parts of a GPU: who has the whole GPU has its parts.
 
     Files of MIG instances are missing until a tool of the driver makes them. The GPU does not need missing ones.
     """
     if driver == "amdgpu":  # each partition is a device of the platform for itself
-        minors = {gpu.render_minor for gpu in gpus(tree) if gpu.address == address}
+        minors = {gpu.render_minor for gpu in gpus if gpu.address == address}
         yield from (f"/dev/dri/renderD{minor}" for minor in minors - {0})
     for files in mig_files(tree, address).values():
         yield from (file for file in files if file.rpartition("/")[2] in tree.names("dev/nvidia-caps"))

@@ -167,13 +167,13 @@ def test_earlier_kernels_number_partitions_by_functions(found):
 def test_memory_of_a_gpu_is_memory_of_its_parts(tmp_path):
     root = build(tmp_path, changed(files=MIG))
     gpu = Device(H100, "10de", cell=1, memory_node=8, links=(OTHER,), interfaces=("ib0",))
-    found = [(each.cell, each.memory_node, each.links, each.interfaces) for each in parts(Tree(root), gpu)]
+    found = [(each.cell, each.memory_node, each.links, each.interfaces) for each in parts(Tree(root), gpu, ())]
     assert found == [(1, 8, (), ())] * 3
 
 
 def test_virtual_function_has_no_parts(tmp_path):
     root = build(tmp_path, changed(files=MIG))
-    assert [*parts(Tree(root), Device(H100, "10de", type=DeviceType.VF, physical="0000:81:00.7"))] == []
+    assert [*parts(Tree(root), Device(H100, "10de", type=DeviceType.VF, physical="0000:81:00.7"), ())] == []
 
 
 @pytest.mark.parametrize(("profile", "name"), [
