@@ -42,7 +42,7 @@ class NvmlSilent(Exception):
 
 
 class NvmlFacts:
-    """What NVML tells of this machine, for one run of the agent."""
+    """Ask NVML about this machine again and again, during one run of the agent."""
 
     def __init__(self, command: Sequence[str] = PROGRAM, seconds: float = SECONDS) -> None:
         """``command`` starts the process that asks."""

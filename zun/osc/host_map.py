@@ -93,7 +93,7 @@ class Device:
     type: str = ""
     resource_class: str = ""
     held: str = ""
-    """How many containers have the device, of those that may: ``3 of 4``. Empty if the server does not tell."""
+    """Number of containers that have the device, and that may: ``3 of 4``. Empty if the server does not tell."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def by_rarity(cells: Mapping[int, int]) -> Line:
 
 
 class Rarity(NamedTuple):
-    """What the free CPUs and MiB of one cell count; see ``by_rarity``."""
+    """Weight of the free CPUs and of the free MiB of one cell, by amount; see ``by_rarity``."""
 
     cpus: Line
     mib: Line

@@ -49,7 +49,7 @@ class Life:
     engine: docker.APIClient
     parts: Mapping[str, Part]
     wanted: Sequence[tuple[dict[str, Any], ...]]
-    """What containers ask for: entries of ``devices``, each with the ``kind`` of a part as ``key``."""
+    """The requests of containers: entries of ``devices``. ``key`` of each is the ``kind`` of a part."""
     key: str = "resource_class"
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of each container."""
@@ -164,7 +164,7 @@ class Life:
         return sorted(device["address"] for entry in row["devices"] or () for device in entry["given"])
 
     def _wrong(self, addresses: Iterable[str], files: frozenset[str], pid: int, *, running: bool) -> str | None:
-        """What of these devices the container lacks, or has beyond them."""
+        """Return in words how the container differs from what it should have, or None if it does not."""
         parts = [self.parts[address] for address in addresses]
         expected = {file for part in parts for file in part.files}
         if files - {"/dev/vfio/vfio"} != expected:

@@ -43,7 +43,7 @@ def run(host, *addresses):
 
 
 def test_containers_share_a_device(docker_url, database):
-    """As many run as may, with the file in each. One more is refused, also by the next agent. A delete makes room."""
+    """Two containers run with the file. A third is refused, also by the next agent, until one is deleted."""
     file = next(path for path in ("/dev/fuse", "/dev/urandom") if os.path.exists(path))
     spec = f'{{"path": "{file}", "shared": 2, "resource_class": "CUSTOM_SHARE"}}'
     host = Host(docker_url, devices__device_spec=[spec])

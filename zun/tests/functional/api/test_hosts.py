@@ -309,7 +309,7 @@ def test_a_map_counts_the_holders_of_a_device(admin_api, placed, topology):
 
 @pytest.mark.parametrize(("place", "nearest"), [(None, []), (1, [1]), (2, [0, 1]), (9, [])])
 def test_a_map_shows_the_nearest_cells_of_a_device(admin_api, topology, place, nearest):
-    """Of a node without CPUs these are the cells around."""
+    """A device on a node without CPUs has the cells around this node as its nearest ones."""
     there = replace(topology, cells=(*topology.cells, NUMACell(2)), devices=(Device("a", cell=place, memory_node=7),))
     compute_nodes.put("host-1", {"topology": there.to_dict()})
     [shown] = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json["devices"]

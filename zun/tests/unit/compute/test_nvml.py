@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program makes of NVML's answers. ``Nvml`` has the functions of ``nvidia-ml-py`` that the program calls."""
+"""Read NVML's answers as the program does. ``Nvml`` has the functions of ``nvidia-ml-py`` that the program calls."""
 
 import itertools
 from types import SimpleNamespace
@@ -147,7 +147,9 @@ def test_addresses_have_the_form_of_the_kernel(told, address):
 
 
 class Mig(Nvml):
-    """NVML of a machine with MIG instances: GPU -> by number (GPU instance, compute instance, name), None for no such.
+    """NVML of a machine with MIG instances.
+
+    ``instances`` has for each GPU a list of GPU instance, compute instance and name. None is a number without instance.
     """
 
     def __init__(self, instances):

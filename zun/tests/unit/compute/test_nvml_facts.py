@@ -34,7 +34,7 @@ def test_links_of_nvml_are_added(caplog):
 
 
 def test_mig_instances_get_their_profiles():
-    """An instance that NVML tells and the machine lacks is none. One that NVML does not tell keeps what is known."""
+    """NVML adds no instance to the machine. An instance that NVML does not name keeps its profile and class."""
     part = replace(
         GPUS.devices[0], address=f"{A}/gi1/ci0", type=DeviceType.PART, physical=A, resource_class="CUSTOM_MIG"
     )
