@@ -17,7 +17,7 @@ What the tests need, for development and CI; all of it if none is named.
            iputils-arping, conntrack and, if no service is named, nginx-light, prometheus
            (promtool) and systemd (systemd-analyze) from the distribution where missing (root,
            apt); keystone is a package of the tests' virtual environment; Placement, Glance,
-           Neutron and Cinder get their own
+           Neutron and Cinder share one of their own
   start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
            a registry that asks for a password on free ports of 127.0.0.1, with data of their own,
            and a Docker daemon if none answers; build the image zun-demo. Placement, Glance,
@@ -300,13 +300,13 @@ keystone_bin() {
 }
 keystone_settled() { ended keystone || listens "$1"; }
 
-# Placement: a database of the MariaDB above, threads of one process, in a virtual environment of its own because it
-# needs other versions of libraries than we do. Its tokens are user names: 'admin' may do everything but reshape.
+# Placement: a database of the MariaDB above, threads of one process, in the virtual environment of OpenStack's services,
+# which need other versions of libraries than we do. Its tokens are user names: 'admin' may do everything but reshape.
 PLACEMENT=openstack-placement==16.0.0
 start_placement() {
     local dir port url
     ! running placement || return 0
-    [ -x "$RUN_DIR/placement/bin/placement-manage" ] ||
+    [ -x "$RUN_DIR/openstack/bin/placement-manage" ] ||
         die "Placement is not installed; run: tools/services.sh install placement"
     start_mysql
     dir=$(data_dir)/placement
@@ -324,25 +324,25 @@ TEXT
     say "Starting Placement on 127.0.0.1:$port (log: $SERVICES/placement.log)"
     empty_database placement
     launch placement "$SERVICES/placement.log" env OS_PLACEMENT_CONFIG_DIR="$dir" \
-        "$RUN_DIR/placement/bin/python" "$ROOT/tools/serve_placement.py" "$port"
+        "$RUN_DIR/openstack/bin/python" "$ROOT/tools/serve_placement.py" "$port"
     if ! wait_until 60 placement_settled "$port" || ended placement; then
         tail -n 20 "$SERVICES/placement.log" >&2
         die "Placement did not start; its log is $SERVICES/placement.log."
     fi
     (umask 077 && cat >"$SERVICES/placement.env") <<TEXT
 export ZUN_TEST_PLACEMENT_URL=http://127.0.0.1:$port
-export ZUN_TEST_PLACEMENT_PYTHON=$RUN_DIR/placement/bin/python
+export ZUN_TEST_PLACEMENT_PYTHON=$RUN_DIR/openstack/bin/python
 TEXT
 }
 placement_settled() { ended placement || listens "$1"; }
 
 # Glance: files on this machine, a database in MariaDB, tokens of keystone, which it asks as its administrator; threads of
-# one process, in a virtual environment of its own. It is not in keystone's catalogue: a test that needs it there adds it.
+# one process, in the same virtual environment. It is not in keystone's catalogue: a test that needs it there adds it.
 GLANCE=glance==33.0.0
 start_glance() {
     local dir port mysql keystone
     ! running glance || return 0
-    [ -x "$RUN_DIR/glance/bin/glance-manage" ] || die "Glance is not installed; run: tools/services.sh install glance"
+    [ -x "$RUN_DIR/openstack/bin/glance-manage" ] || die "Glance is not installed; run: tools/services.sh install glance"
     mysql=$(given_or_started mysql ZUN_TEST_MYSQL_URL)
     keystone=$(given_or_started keystone ZUN_TEST_KEYSTONE_URL)
     dir=$(data_dir)/glance
@@ -369,18 +369,18 @@ flavor = keystone
 $(keystone_authtoken "$keystone")
 token_cache_time = -1
 TEXT
-    cp "$RUN_DIR/glance/etc/glance/glance-api-paste.ini" "$dir"
+    cp "$RUN_DIR/openstack/etc/glance/glance-api-paste.ini" "$dir"
     say "Starting Glance on 127.0.0.1:$port (log: $SERVICES/glance.log)"
     : >"$SERVICES/glance.log"
     if ! {
-        "$RUN_DIR/glance/bin/python" "$ROOT/tools/serve_glance.py" database "${mysql%/*}/glance_$port" &&
-            "$RUN_DIR/glance/bin/glance-manage" --config-file "$dir/glance-api.conf" db_sync
+        "$RUN_DIR/openstack/bin/python" "$ROOT/tools/serve_glance.py" database "${mysql%/*}/glance_$port" &&
+            "$RUN_DIR/openstack/bin/glance-manage" --config-file "$dir/glance-api.conf" db_sync
     } </dev/null >>"$SERVICES/glance.log" 2>&1; then
         tail -n 20 "$SERVICES/glance.log" >&2
         die "glance-manage failed; its output is in $SERVICES/glance.log."
     fi
     launch glance "$SERVICES/glance.log" env OS_GLANCE_CONFIG_DIR="$dir" \
-        "$RUN_DIR/glance/bin/python" "$ROOT/tools/serve_glance.py" serve "$port"
+        "$RUN_DIR/openstack/bin/python" "$ROOT/tools/serve_glance.py" serve "$port"
     if ! wait_until 60 glance_settled "$port" || ended glance; then
         tail -n 20 "$SERVICES/glance.log" >&2
         die "Glance did not start; its log is $SERVICES/glance.log."
@@ -399,27 +399,33 @@ given_or_started() {
     sed -n "s/^export $2=//p" "$SERVICES/$1.env"
 }
 
-# install_apart NAME PACKAGE: into a virtual environment of its own, with what serves it.
+# install_apart NAME PACKAGE...: into a virtual environment of their own, with what serves them. They share most of their
+# libraries, so one environment takes a third of the time of one each.
 install_apart() {
-    local venv=$RUN_DIR/$1 package=$2
-    ! "$venv/bin/python" -c 'import cheroot, pymysql' 2>/dev/null ||
-        ! grep -q -x "$package" <<<"$("$venv/bin/pip" freeze 2>/dev/null)" || return 0
-    say "Installing $package into $venv (log: $venv-pip.log)"
+    local venv=$RUN_DIR/$1 found package complete=true
+    shift
+    found=$("$venv/bin/pip" freeze 2>/dev/null) || true
+    for package in "$@"; do
+        grep -q -x "$package" <<<"$found" || complete=false
+    done
+    ! "$complete" || ! "$venv/bin/python" -c 'import cheroot, pymysql' 2>/dev/null || return 0
+    say "Installing $* into $venv (log: $venv-pip.log)"
     rm -rf "$venv"
     "$(python_program)" -m venv "$venv"
-    "$venv/bin/pip" install "$package" cheroot PyMySQL </dev/null >"$venv-pip.log" 2>&1 || {
+    # What is imported is compiled then: most of it never is.
+    "$venv/bin/pip" install --no-compile "$@" cheroot PyMySQL </dev/null >"$venv-pip.log" 2>&1 || {
         tail -n 20 "$venv-pip.log" >&2
-        die "pip could not install $package; the whole output is in $venv-pip.log."
+        die "pip could not install $*; the whole output is in $venv-pip.log."
     }
 }
 
-# Neutron: a database of the MariaDB above, the RabbitMQ and keystone above, a virtual environment of its own. Root also
+# Neutron: a database of the MariaDB above, the RabbitMQ, keystone and virtual environment above. Root also
 # gets an Open vSwitch of its own, which switches in user space, and the agent of host $(hostname).
 NEUTRON=neutron==29.0.0
 start_neutron() {
     local dir ports api switch flows url rabbit keystone bridge
     ! running neutron || return 0
-    [ -x "$RUN_DIR/neutron/bin/neutron-db-manage" ] ||
+    [ -x "$RUN_DIR/openstack/bin/neutron-db-manage" ] ||
         die "Neutron is not installed; run: tools/services.sh install neutron"
     start_mysql
     start_rabbit
@@ -437,14 +443,14 @@ start_neutron() {
         >"$dir/neutron.conf")
     say "Starting Neutron on 127.0.0.1:$api (logs: $SERVICES/neutron*.log)"
     empty_database neutron
-    "$RUN_DIR/neutron/bin/neutron-db-manage" --config-file "$dir/neutron.conf" upgrade heads \
+    "$RUN_DIR/openstack/bin/neutron-db-manage" --config-file "$dir/neutron.conf" upgrade heads \
         </dev/null >>"$SERVICES/neutron.log" 2>&1 || {
         tail -n 20 "$SERVICES/neutron.log" >&2
         die "neutron-db-manage failed; its output is in $SERVICES/neutron.log."
     }
     launch neutron "$SERVICES/neutron.log" env OS_NEUTRON_CONFIG_FILES="$dir/neutron.conf" \
-        "$RUN_DIR/neutron/bin/python" "$ROOT/tools/serve_neutron.py" "$api"
-    launch neutron-rpc "$SERVICES/neutron-rpc.log" "$RUN_DIR/neutron/bin/neutron-rpc-server" \
+        "$RUN_DIR/openstack/bin/python" "$ROOT/tools/serve_neutron.py" "$api"
+    launch neutron-rpc "$SERVICES/neutron-rpc.log" "$RUN_DIR/openstack/bin/neutron-rpc-server" \
         --config-file "$dir/neutron.conf"
     ! is_root || start_switch "$dir" "$bridge" "$switch"
     if ! wait_until 60 neutron_settled "$api" || ended neutron; then
@@ -453,13 +459,13 @@ start_neutron() {
     fi
     # Last: it waits a minute if nobody hears its first question.
     ! is_root || launch neutron-router "$SERVICES/neutron-router.log" \
-        env PATH="$dir/bin:$RUN_DIR/neutron/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
-        "$RUN_DIR/neutron/bin/neutron-l3-agent" --config-file "$dir/neutron.conf"
+        env PATH="$dir/bin:$RUN_DIR/openstack/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
+        "$RUN_DIR/openstack/bin/neutron-l3-agent" --config-file "$dir/neutron.conf"
     (umask 077 && cat >"$SERVICES/neutron.env") <<TEXT
 export ZUN_TEST_NEUTRON_URL=http://127.0.0.1:$api
 export ZUN_TEST_NEUTRON_OVSDB=$(! is_root || echo "tcp:127.0.0.1:$switch")
 export ZUN_TEST_NEUTRON_CONF=$dir/neutron.conf
-export ZUN_TEST_NEUTRON_BIN=$RUN_DIR/neutron/bin
+export ZUN_TEST_NEUTRON_BIN=$RUN_DIR/openstack/bin
 TEXT
 }
 neutron_settled() { ended neutron || listens "$1"; }
@@ -473,7 +479,7 @@ service_plugins = router
 interface_driver = openvswitch
 enable_metadata_proxy = false
 transport_url = $2
-api_paste_config = $RUN_DIR/neutron/etc/neutron/api-paste.ini
+api_paste_config = $RUN_DIR/openstack/etc/neutron/api-paste.ini
 state_path = $dir
 api_workers = 1
 rpc_workers = 1
@@ -525,17 +531,17 @@ start_switch() {
         die "ovs-vswitchd made no bridge; see $log."
     { ip address replace "$PUBLIC_GATEWAY" dev "$bridge-p" && ip link set "$bridge-p" up; } >>"$log" 2>&1 ||
         die "the bridge of the public network got no address; see $log."
-    launch neutron-agent "$SERVICES/neutron-agent.log" env PATH="$dir/bin:$RUN_DIR/neutron/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
-        "$RUN_DIR/neutron/bin/neutron-openvswitch-agent" --config-file "$dir/neutron.conf"
+    launch neutron-agent "$SERVICES/neutron-agent.log" env PATH="$dir/bin:$RUN_DIR/openstack/bin:$PATH:/usr/sbin" OVS_RUNDIR="$dir" \
+        "$RUN_DIR/openstack/bin/neutron-openvswitch-agent" --config-file "$dir/neutron.conf"
 }
 
-# Cinder: a database of the MariaDB above, the RabbitMQ and keystone above, a virtual environment of its own, and the
+# Cinder: a database of the MariaDB above, the RabbitMQ, keystone and virtual environment above, and the
 # backend of tools/cinder_loop.py. Its token for another service must have the role service, as in a cloud.
 CINDER=cinder==29.0.0
 start_cinder() {
     local dir api url
     ! running cinder || return 0
-    [ -x "$RUN_DIR/cinder/bin/cinder-manage" ] || die "Cinder is not installed; run: tools/services.sh install cinder"
+    [ -x "$RUN_DIR/openstack/bin/cinder-manage" ] || die "Cinder is not installed; run: tools/services.sh install cinder"
     start_mysql
     start_rabbit
     start_keystone
@@ -548,17 +554,17 @@ start_cinder() {
         "$(sed -n 's/^export ZUN_TEST_KEYSTONE_URL=//p' "$SERVICES/keystone.env")" "$dir" >"$dir/cinder.conf")
     say "Starting Cinder on 127.0.0.1:$api (logs: $SERVICES/cinder*.log)"
     empty_database cinder
-    "$RUN_DIR/cinder/bin/cinder-manage" --config-file "$dir/cinder.conf" db sync \
+    "$RUN_DIR/openstack/bin/cinder-manage" --config-file "$dir/cinder.conf" db sync \
         </dev/null >>"$SERVICES/cinder.log" 2>&1 || {
         tail -n 20 "$SERVICES/cinder.log" >&2
         die "cinder-manage failed; its output is in $SERVICES/cinder.log."
     }
-    launch cinder "$SERVICES/cinder.log" "$RUN_DIR/cinder/bin/python" "$ROOT/tools/serve_cinder.py" "$api" \
+    launch cinder "$SERVICES/cinder.log" "$RUN_DIR/openstack/bin/python" "$ROOT/tools/serve_cinder.py" "$api" \
         --config-file "$dir/cinder.conf"
-    launch cinder-scheduler "$SERVICES/cinder-scheduler.log" "$RUN_DIR/cinder/bin/cinder-scheduler" \
+    launch cinder-scheduler "$SERVICES/cinder-scheduler.log" "$RUN_DIR/openstack/bin/cinder-scheduler" \
         --config-file "$dir/cinder.conf"
     launch cinder-volume "$SERVICES/cinder-volume.log" env PYTHONPATH="$ROOT/tools" PATH="$PATH:/usr/sbin:/sbin" \
-        "$RUN_DIR/cinder/bin/cinder-volume" --config-file "$dir/cinder.conf"
+        "$RUN_DIR/openstack/bin/cinder-volume" --config-file "$dir/cinder.conf"
     if ! wait_until 60 cinder_settled "$api" || ended cinder; then
         tail -n 20 "$SERVICES/cinder.log" >&2
         die "Cinder did not start; its log is $SERVICES/cinder.log."
@@ -572,8 +578,8 @@ cinder_conf() {
 [DEFAULT]
 auth_strategy = keystone
 transport_url = $2
-api_paste_config = $RUN_DIR/cinder/etc/cinder/api-paste.ini
-resource_query_filters_file = $RUN_DIR/cinder/etc/cinder/resource_filters.json
+api_paste_config = $RUN_DIR/openstack/etc/cinder/api-paste.ini
+resource_query_filters_file = $RUN_DIR/openstack/etc/cinder/resource_filters.json
 state_path = $4
 host = zun-test
 my_ip = 127.0.0.1
@@ -748,10 +754,9 @@ install_all() {
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then
         make_venv tests
     fi
-    if [[ " $* " == *" placement "* ]]; then install_apart placement "$PLACEMENT"; fi
-    if [[ " $* " == *" glance "* ]]; then install_apart glance "$GLANCE"; fi
-    if [[ " $* " == *" neutron "* ]]; then install_apart neutron "$NEUTRON"; fi
-    if [[ " $* " == *" cinder "* ]]; then install_apart cinder "$CINDER"; fi
+    if [[ " $* " =~ " placement "|" glance "|" neutron "|" cinder " ]]; then
+        install_apart openstack "$PLACEMENT" "$GLANCE" "$NEUTRON" "$CINDER"
+    fi
 }
 
 main() {

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs unit functional integration)
+STAGES=(lint types docs functional unit integration)
 ON_REQUEST=(slow engines)
 
 usage() {
@@ -18,8 +18,8 @@ the tested versions, and runs the stages, all but the last two if none is named:
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
   docs         the documentation builds without a warning
-  unit         rules and values; no service, two processes
   functional   the API and the programs in one process; no service, run two at a time
+  unit         rules and values, two processes; with the databases if a later stage needs services
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
@@ -32,8 +32,9 @@ the tested versions, and runs the stages, all but the last two if none is named:
                runc and crun, and with containerd's store of images. Needs root and the packages of
                Debian; takes about 6 minutes an engine
 
-A failed stage does not keep the next ones from running; the exit status tells in the end.
-Output is kept in .run/test/<stage>.log. Environment: PYTHON, ZUN_RUN_DIR.
+The services are installed and started while the stages before unit run. A failed stage
+does not keep the next ones from running; the exit status and the last lines tell in the end.
+Output is kept in .run/test/<stage>.log and .run/test/services.log. Environment: PYTHON, ZUN_RUN_DIR.
 TEXT
 }
 
@@ -132,15 +133,35 @@ last_line() {
         "$LOGS/$1.log" | tail -n 1 | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
 }
 
-need_services() {
+# begin_services: install and start them, beside the stages that need none. Output goes to a file: a service that holds a
+# pipe open would hold us with it.
+begin_services() {
     local one
-    "$ROOT/tools/services.sh" install
     for one in rabbit mysql postgres keystone placement glance registry neutron cinder; do
         running "$one" || ours+=("$one")
     done
     docker_answers || ours+=(docker)
-    "$ROOT/tools/services.sh" start
-    eval "$("$ROOT/tools/services.sh" env)"
+    say "Installing and starting the services (log: $LOGS/services.log)"
+    # shellcheck disable=SC2016 # $1 is of that shell
+    setsid bash -c '"$1" install && "$1" start' services "$ROOT/tools/services.sh" </dev/null >"$LOGS/services.log" 2>&1 &
+    services=$!
+}
+
+# await_services: until they run. Once; then the answer is known.
+await_services() {
+    local status=0 began=$SECONDS
+    [ -n "${services:-}" ] || return "$services_failed"
+    say "Waiting for the services"
+    wait "$services" || status=$?
+    services=''
+    took[waiting]=$((SECONDS - began))
+    cat "$LOGS/services.log"
+    if [ "$status" -eq 0 ]; then
+        eval "$("$ROOT/tools/services.sh" env)"
+    else
+        services_failed=1
+    fi
+    return "$services_failed"
 }
 
 stage_gone() { ! kill -0 "$current"; }
@@ -152,6 +173,11 @@ cleanup() {
         wait_until 30 stage_gone || true
         kill -KILL -- "-$current" 2>/dev/null || true
     fi
+    if [ -n "${services:-}" ]; then  # interrupted while they start
+        kill -TERM -- "-$services" 2>/dev/null || true
+        wait "$services" 2>/dev/null || true
+        services=''
+    fi
     if [ ${#ours[@]} -gt 0 ]; then
         say "Stopping ${ours[*]}"
         "$ROOT/tools/services.sh" stop "${ours[@]}" || true
@@ -160,7 +186,8 @@ cleanup() {
 }
 
 main() {
-    local stage stages=() failed=()
+    local stage began with_services='' stages=() failed=()
+    declare -A took
     for stage in "$@"; do
         case $stage in
             -h | --help) usage && exit 0 ;;
@@ -175,14 +202,15 @@ main() {
     cd "$ROOT"
     LOGS=$RUN_DIR/test
     mkdir -p "$LOGS"
-    ours=()
+    ours=() services='' services_failed=0
     trap cleanup EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
     make_venv tests
     if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" slow "* ]]; then
-        need_services
+        with_services=true
+        begin_services
         # A missing service fails the tests that need it; it never skips them.
         export ZUN_REQUIRE_DOCKER=1 ZUN_REQUIRE_RABBIT=1 ZUN_REQUIRE_MYSQL=1 ZUN_REQUIRE_POSTGRES=1
         export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_PLACEMENT=1 ZUN_REQUIRE_GLANCE=1 ZUN_REQUIRE_REGISTRY=1
@@ -191,16 +219,25 @@ main() {
     fi
     export PATH="$VENV/bin:$PATH"
     for stage in "${stages[@]}"; do
+        # Tests of unit use databases and programs of the distribution where these are there.
+        if [ -n "$with_services" ] && [[ $stage =~ ^(unit|integration|slow)$ ]] && ! await_services; then
+            echo "error: the services did not start: see services.log" >"$LOGS/$stage.log"
+            failed+=("$stage")
+            continue
+        fi
+        began=$SECONDS
         run_stage "$stage" || failed+=("$stage")
+        took[$stage]=$((SECONDS - began))
     done
 
     cleanup
     echo
+    echo "$SECONDS s in all, of which ${took[waiting]:-0} s were spent waiting for the services"
     for stage in "${stages[@]}"; do
         if [[ " ${failed[*]} " == *" $stage "* ]]; then
-            printf 'FAILED  %-12s %s\n' "$stage" "$(last_line "$stage")"
+            printf 'FAILED  %-12s %5s s  %s\n' "$stage" "${took[$stage]:-0}" "$(last_line "$stage")"
         else
-            printf 'passed  %-12s %s\n' "$stage" "$(last_line "$stage")"
+            printf 'passed  %-12s %5s s  %s\n' "$stage" "${took[$stage]}" "$(last_line "$stage")"
         fi
     done
     [ ${#failed[@]} -eq 0 ]
