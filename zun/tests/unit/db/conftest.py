@@ -8,7 +8,6 @@ a failure.
 
 import contextlib
 import os
-import shutil
 import uuid
 
 import pytest
@@ -84,10 +83,10 @@ def lasting_databases():
 
 
 @pytest.fixture(params=BACKENDS)
-def database(request, tmp_path, empty_tables):
+def database(request, lasting_database):
     """A database with empty tables, configured for the process. Gives the name of its kind."""
     if request.param == "sqlite":
-        with _configured(f"sqlite:///{shutil.copyfile(empty_tables, tmp_path / 'zun.sqlite')}"):
+        with lasting_database.empty():
             yield request.param
         return
     with _configured(request.getfixturevalue("lasting_databases")(request.param)):
