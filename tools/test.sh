@@ -55,10 +55,12 @@ stage_docs() {
     "$VENV/bin/sphinx-build" -q -W --keep-going -b html releasenotes/source .run/releasenotes
 }
 stage_unit() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/unit
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist worksteal --durations 10 --durations-min 1 \
+        zun/tests/unit
 }
 stage_functional() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 zun/tests/functional
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist worksteal --durations 10 --durations-min 1 \
+        zun/tests/functional
 }
 stage_integration() {
     "$VENV/bin/pytest" -p no:cacheprovider -q --durations 30 -m "not slow" zun/tests/integration
