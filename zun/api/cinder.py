@@ -14,7 +14,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.cinder.client import ATTACHING, OWNED, OWNER, CinderClient, Record
+from zun.cinder.client import ATTACHING, ITSELF, NEW, OWNED, OWNER, CinderClient, Record
 from zun.common import exceptions, hints, naming, traits
 from zun.common.context import RequestContext
 from zun.common.mounts import Kind
@@ -70,6 +70,8 @@ class CinderVolumes:
                 new.append(volume["id"])
                 _check_plain(volume)  # the default volume type decides
                 record["source"] = volume["id"]
+                if record.get("owned"):
+                    client.mark_volume(volume["id"], {ITSELF: volume["id"]})
                 if not self._cross_az_attach:
                     _restrict_zone([volume], request)
             known = {each.get("number"): each["source"] for each in _records(fields)}
@@ -85,7 +87,7 @@ class CinderVolumes:
         owner, zone = fields["uuid"], fields["request"].get("availability_zone")
         wanted: Fields = {"size": record["size_mib"] // MIB_PER_GIB, "name": f"zun-{owner}"}
         if record.get("owned"):
-            wanted["metadata"] = {**OWNED, OWNER: owner}
+            wanted["metadata"] = {**OWNED, OWNER: owner, ITSELF: NEW}
         if zone and not self._cross_az_attach:
             wanted["availability_zone"] = zone
         return wanted

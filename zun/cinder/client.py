@@ -21,6 +21,10 @@ VERSION = {"OpenStack-API-Version": "volume 3.54"}
 #: Metadata of volumes that are deleted with their container, which ``zun_container`` names.
 OWNED = {"zun": "container"}
 OWNER = "zun_container"
+#: Metadata with the volume's own id, NEW until the id is known. Cinder gives a volume that is restored from a backup
+#: the metadata of the first one, so the container's uuid alone does not tell the two apart.
+ITSELF = "zun_volume"
+NEW = "new"
 #: States of a volume while somebody attaches it.
 ATTACHING = ("reserved", "attaching")
 
@@ -61,6 +65,10 @@ class CinderClient:
 
     def create_volume(self, **fields: Any) -> Record:
         return self._one("POST", "volumes", "volume", {"volume": fields})
+
+    def mark_volume(self, uuid: str, marks: Mapping[str, str]) -> None:
+        """Add metadata to a volume."""
+        self._send("POST", f"volumes/{uuid}/metadata", {"metadata": dict(marks)})
 
     def delete_volume(self, uuid: str) -> None:
         """Delete a volume. A volume that does not exist is no error."""

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from zun.cinder.client import ATTACHING, OWNER, CinderClient, Record
+from zun.cinder.client import ATTACHING, ITSELF, NEW, OWNER, CinderClient, Record
 from zun.common import exceptions, metrics
 from zun.common.mounts import Mount
 from zun.container.driver import RuntimeMount
@@ -101,7 +101,7 @@ class CinderDriver:
             user, connection = self._user(volume, owner), self._connection(volume)
             if not (user.get("complete") and self._disks.mounted(self._target(volume))):
                 with metrics.timed(metrics.VOLUME_SECONDS, "attach"):
-                    connection = self._attach(volume, owner, mount)
+                    connection = self._attach(volume, owner, mount, again=again)
             self._check_mode(connection, mount)
             return RuntimeMount("bind", self._source(volume, connection), mount.destination, read_only=mount.read_only)
 
@@ -114,7 +114,7 @@ class CinderDriver:
                 raise exceptions.VolumeError("the host has no record of its connection")
             if not self._disks.mounted(self._target(volume)):
                 connection = self._plugged(volume, {**connection, "device": None})
-                self._mount(volume, connection)
+                self._mount(volume, connection, None)
 
     def remove(self, owner: str, number: int, mount: Mount) -> None:
         """Unmount and disconnect the volume if nobody else on this host uses it, and give it back.
@@ -175,7 +175,7 @@ class CinderDriver:
 
     # To attach.
 
-    def _attach(self, volume: str, owner: str, mount: Mount) -> dict[str, Any]:
+    def _attach(self, volume: str, owner: str, mount: Mount, *, again: bool) -> dict[str, Any]:
         """Reserve, connect, plug, complete, mount. Return the connection's record."""
         user = self._reserved(volume, owner, mount)
         properties = {**self._connector.properties(), "mountpoint": mount.destination}
@@ -193,8 +193,10 @@ class CinderDriver:
         self._client.complete(user["attachment"])
         # Another host may have completed since the first check. The later of two always sees the other one, and both
         # may: then both give the volume back.
-        self._check_others(self._client.volume(volume), owner, mount)
-        connection = self._mount(volume, connection)
+        found = self._client.volume(volume)
+        self._check_others(found, owner, mount)
+        attached = [each["attachment_id"] for each in found.get("attachments") or ()]
+        connection = self._mount(volume, connection, None if again else user["attachment"], attached)
         self._save_user(volume, owner, {**user, "complete": True})
         LOG.info("Volume %s is attached to container %s", volume, owner)
         return connection
@@ -278,18 +280,30 @@ class CinderDriver:
                 "Ask for read_only"
             )
 
-    def _mount(self, volume: str, connection: dict[str, Any]) -> dict[str, Any]:
-        """Mount the volume, on which a file system is made only if it holds nothing."""
+    def _mount(
+        self, volume: str, connection: dict[str, Any], attachment: str | None, attached: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Mount the volume, on which a file system is made only if it holds nothing.
+
+        ``attachment`` is that of a container that has the volume for the first time, ``attached`` are all of the
+        volume. Without ``attachment`` the volume must hold its file system already.
+        """
         target, device = self._target(volume), str(connection["device"]["path"])
         if self._disks.mounted(target) and "folder" in connection:
             return connection
-        # A volume that was mounted once may hold data, whatever an interrupted attempt left in the record.
-        begun = bool(connection.get("making")) and "folder" not in connection
+        # A volume that was mounted once may hold data, whatever an interrupted attempt left in the record. So may one
+        # that was taken from this host meanwhile: its attachment of that attempt is gone.
+        begun = connection.get("making") in attached and "folder" not in connection
         content = self._disks.content(device, begun=begun)
         if content is None:
+            if attachment is None or "folder" in connection:
+                raise exceptions.VolumeError(
+                    "the volume is empty and was mounted before, with the data of the container. Nothing was changed. "
+                    "Tell the operator: does its storage give this host the right volume?"
+                )
             if connection["read_only"]:
                 raise exceptions.VolumeRefused("the volume is empty: mount it once without read_only")
-            connection = self._save_connection(volume, {**connection, "making": True})
+            connection = self._save_connection(volume, {**connection, "making": attachment})
             self._disks.make(device)
             content = filesystems.Content(filesystems.NEW, filesystems.LABEL)
             connection = self._save_connection(volume, {**connection, "making": False})
@@ -376,7 +390,7 @@ class CinderDriver:
     def _one_at_a_time(self, volume: str, mount: Mount | None = None) -> Iterator[None]:
         """Hold the lock of the volume, and raise a VolumeError that names the mount for whatever fails inside."""
         name = volume if mount is None else mount.destination
-        if not volume or "/" in volume:
+        if volume in ("", ".", "..") or "/" in volume:
             raise exceptions.VolumeError(mount=name, reason="its record names no volume")
         with self._locks[volume]:
             try:
@@ -388,15 +402,23 @@ class CinderDriver:
 
 
 def _is_orphan(volume: Record) -> bool:
-    """Return whether a volume is old enough and attached to nothing. Its request makes it before its container."""
+    """Return whether a volume was made for a container, is old enough and attached to nothing.
+
+    Its request makes the volume before its container. A volume with the metadata of another one is a user's: it was
+    restored from a backup, perhaps because the container is gone.
+    """
     if volume.get("attachments") or volume.get("status") not in ("available", "error"):
         return False
     try:
         made = timeutils.normalize_time(timeutils.parse_isotime(str(volume.get("created_at"))))
     except ValueError:
         return False
-    owner = (volume.get("metadata") or {}).get(OWNER)
-    return bool(owner) and (timeutils.utcnow() - made).total_seconds() > ORPHANS_SECONDS
+    marks = volume.get("metadata") or {}
+    return (
+        bool(marks.get(OWNER))
+        and marks.get(ITSELF) in (NEW, volume["id"])
+        and (timeutils.utcnow() - made).total_seconds() > ORPHANS_SECONDS
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """File systems of block devices: what is on one, making one, and mounting it with options that protect the host."""
 
+import errno
 import io
 import os
-import re
 import stat
 import subprocess
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zun.common import exceptions
-from zun.volume.places import there
+from zun.volume.places import mount_points, there
 
 COMMAND_SECONDS = 120
 
@@ -27,9 +27,12 @@ _OPTIONS = {**dict.fromkeys(_EXT, ("errors=remount-ro",)), "xfs": ("nouuid",)}
 #: Bytes at the begin and at the end of a device that must be zeros before a file system is made. Tables of partitions,
 #: superblocks and their first copies, and the first partition lie there.
 EDGE = 4 << 20
-#: The kernel's list of mounts. It writes a space in a path as ``\040``.
-MOUNTS = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+#: Places of copies of superblocks, from which the data of a device with an overwritten begin can be brought back: of
+#: ext4 with blocks of 1, 2 and 4 KiB (8, 32 and 128 MiB), and of btrfs (64 MiB and 256 GiB). The four groups of an XFS
+#: begin at the quarters of its device, rounded to blocks. COPY bytes from each place must be zeros, and COPY bytes
+#: before a quarter too.
+COPIES = (8 << 20, 32 << 20, 64 << 20, 128 << 20, 256 << 30)
+COPY = 64 << 10
 _READ_ONLY = {"ext4": ("noload",), "ext3": ("noload",), "ext2": (), "xfs": ("norecovery",)}
 
 
@@ -44,8 +47,8 @@ class Content:
 def content(device: str, *, begun: bool = False) -> Content | None:
     """Return what is on the device, or None if the device is empty.
 
-    A device is empty if blkid and wipefs find no signature and its first and last EDGE bytes are zeros. ``begun``:
-    this service began to make a file system on the empty device. Then only signatures count.
+    A device is empty if blkid and wipefs find no signature, and its first and last EDGE bytes and the places of COPIES
+    are zeros. ``begun``: this service began to make a file system on the empty device. Then only signatures count.
 
     Raises OSError if the device cannot be read, and VolumeError if it has something else than one file system that can
     be mounted. blkid alone cannot tell an empty device: its status 2 also means a device that it cannot read and, in
@@ -67,23 +70,34 @@ def content(device: str, *, begun: bool = False) -> Content | None:
         what = f"several signatures or a damaged one ({', '.join(dict.fromkeys(listed)) or 'unknown'})"
     raise exceptions.VolumeError(
         f"the volume holds {what}. Nothing was changed. Only a file system of {', '.join(_OPTIONS)} is mounted, and "
-        f"one is made only where nothing is: repair the volume, or write zeros to its first and last {EDGE >> 20} MiB"
+        "one is made only where nothing is: repair the volume, write zeros over the whole of it, or use a new one"
     )
 
 
 def _blank(device: str) -> bool:
-    """Return whether the first and the last EDGE bytes of the device are zeros. Raises OSError."""
+    """Return whether the places of ``_places`` are zeros. Raises OSError."""
     with open(device, "rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
-        return all(_zeros(file, start, EDGE) for start in (0, max(0, size - EDGE)))
+        return all(_zeros(file, start, end) for start, end in _places(size))
 
 
-def _zeros(file: io.FileIO, start: int, length: int) -> bool:
+def _places(size: int) -> list[tuple[int, int]]:
+    """Return the begin and the end of each part that must be zeros on a device of so many bytes."""
+    quarters = (size // 4 * each for each in (1, 2, 3))
+    found = [(0, EDGE), (size - EDGE, size)]
+    found += [(place, place + COPY) for place in COPIES] + [(place - COPY, place + COPY) for place in quarters]
+    cut = ((max(0, start), min(end, size)) for start, end in found)
+    return [(start, end) for start, end in cut if start < end]
+
+
+def _zeros(file: io.FileIO, start: int, end: int) -> bool:
     file.seek(start)
-    while length and (piece := file.read(min(length, 1 << 20))):
+    while (left := end - file.tell()) > 0:
+        piece = file.read(min(left, 1 << 20))
+        if not piece:
+            raise OSError(errno.EIO, f"{left} bytes before byte {end} could not be read")
         if piece.count(0) != len(piece):
             return False
-        length -= len(piece)
     return True
 
 
@@ -121,8 +135,7 @@ def mounted(target: Path) -> bool:
         place = os.path.join(os.path.realpath(target.parent, strict=True), target.name)
     except FileNotFoundError:
         return False
-    listed = (line.split(b" ")[4] for line in MOUNTS.read_bytes().splitlines())
-    return os.fsencode(place) in {_OCTAL.sub(lambda each: bytes((int(each[1], 8),)), path) for path in listed}
+    return place in mount_points()
 
 
 def unmount(target: Path) -> None:

@@ -45,8 +45,6 @@ class LocalDriver:
         with _translated(mount, place):
             if mounted(target):
                 run("umount", str(target))
-            if mounted(target):  # mounted twice: removal would empty the file system underneath
-                raise exceptions.VolumeError("its file system is still mounted")
         clear(place, mount)
 
     def _place(self, owner: str, number: int) -> Path:

@@ -2,11 +2,18 @@
 """The folders in which drivers keep data, one for each mount: ``ROOT/OWNER/NUMBER``."""
 
 import contextlib
+import errno
+import os
+import re
 import shutil
 from pathlib import Path
 
 from zun.common import exceptions
 from zun.common.mounts import Mount
+
+#: The kernel's list of mounts. It writes a space in a path as ``\040``.
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 def there(path: Path) -> bool:
@@ -22,14 +29,31 @@ def there(path: Path) -> bool:
 
 
 def clear(place: Path, mount: Mount) -> None:
-    """Remove ``place``, the folder of ``mount``, if it exists. Raises VolumeError if a part cannot be removed."""
+    """Remove ``place``, the folder of ``mount``, if it exists. Raises VolumeError if a part cannot be removed.
+
+    If something is mounted in the folder, nothing is removed: the files may be those of another disk.
+    """
     try:
         if there(place):
+            if found := mounts_below(place):
+                raise OSError(errno.EBUSY, f"{found[0]} is mounted. Unmount it if nobody needs it there")
             shutil.rmtree(place)
     except OSError as exc:
         raise failed(mount, place, str(exc)) from exc
     with contextlib.suppress(OSError):  # the owner has other mounts, or the folder never existed
         place.parent.rmdir()
+
+
+def mount_points() -> list[str]:
+    """Return the places where something is mounted, as the kernel lists them. Raises OSError."""
+    listed = (line.split(b" ")[4] for line in MOUNTS.read_bytes().splitlines())
+    return [os.fsdecode(_OCTAL.sub(lambda each: bytes((int(each[1], 8),)), path)) for path in listed]
+
+
+def mounts_below(place: Path) -> list[str]:
+    """Return the places at ``place`` and below where something is mounted. Raises OSError."""
+    real = os.path.realpath(place, strict=True)
+    return [each for each in mount_points() if each == real or each.startswith(f"{real}/")]
 
 
 def failed(mount: Mount, place: Path, reason: str) -> exceptions.VolumeError:

@@ -34,6 +34,12 @@ class FakeCinder(FakeService):
         self.volumes[made] = {**usual, "created_at": "2026-01-01T00:00:00.000000", **self.usual, **fields}
         return made
 
+    def owned(self, owner, **fields):
+        """Make a volume that is deleted with the container ``owner``."""
+        made = self.volume(**fields)
+        self.volumes[made]["metadata"] = {"zun": "container", "zun_container": owner, "zun_volume": made}
+        return made
+
     def server(self, volume, host, mode="rw", instance=None):
         """Attach the volume to a server of Nova, or to the given ``instance``."""
         made, instance = str(uuid.uuid4()), instance or str(uuid.uuid4())
@@ -83,6 +89,9 @@ class FakeCinder(FakeService):
         return {**record, "attachments": shown}
 
     def _post_volume(self, ident, action, body):
+        if action:
+            self.volumes[ident]["metadata"] = {**self.volumes[ident]["metadata"], **body["metadata"]}
+            return 200, {"metadata": self.volumes[ident]["metadata"]}
         made = self.volume(**{"availability_zone": "nova", **body})
         return 202, {"volume": self._shown(self.volumes[made])}
 

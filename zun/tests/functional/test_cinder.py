@@ -175,7 +175,10 @@ def test_a_name_of_two_volumes(api, cinder):
 def test_new_volumes_go_with_their_container(api, cinder):
     container = stored(create(api, {"size": 2, "destination": "/a"}))
     (volume,) = cinder.volumes.values()
-    assert (volume["size"], volume["metadata"]) == (2, {"zun": "container", "zun_container": container.uuid})
+    assert (volume["size"], volume["metadata"]) == (
+        2,
+        {"zun": "container", "zun_container": container.uuid, "zun_volume": volume["id"]},
+    )
     assert container.mounts == [
         {"type": "cinder", "source": volume["id"], "destination": "/a", "size_mib": 2048, "owned": True}
     ]
@@ -289,8 +292,7 @@ def test_killed_at_each_step_of_attaching(host, cinder, monkeypatch, owned, afte
     at, killed = 0, True
     while killed:
         at, killed = at + 1, False
-        marks = {"zun": "container", "zun_container": OWNER} if owned else {}
-        volume, steps = cinder.volume(metadata=marks), Steps(at, after=after)
+        volume, steps = cinder.owned(OWNER) if owned else cinder.volume(), Steps(at, after=after)
         mount = mount_of(volume, owned=owned)
         with monkeypatch.context() as patched:
             write = module._write
@@ -414,6 +416,45 @@ def test_what_came_after_an_interrupted_make_stays(host, cinder):
     host.machine.failures = set()
     host.machine.contents[f"/dev/{volume}"] = Content("ext4", "theirs")
     assert driver.prepare(OWNER, "demo", 0, mount).source.endswith(volume)
+    assert host.machine.made == {}
+
+
+def test_a_volume_that_was_taken_meanwhile_is_not_made_again(host, cinder):
+    """The attempt was interrupted, its attachment was deleted at Cinder, and another server wrote to the volume."""
+    volume = cinder.volume()
+    driver, host.machine.failures = host.driver(), {"make"}
+    with pytest.raises(exceptions.VolumeError):
+        driver.prepare(OWNER, "demo", 0, mount_of(volume))
+    host.machine.failures, host.machine.damaged = set(), {f"/dev/{volume}"}
+    cinder.attachments.clear()
+    cinder.volumes[volume]["status"] = "available"
+    with pytest.raises(exceptions.VolumeError, match="without a known signature"):
+        driver.prepare(OTHER, "demo", 0, mount_of(volume))
+    assert host.machine.made == {}
+
+
+def test_a_volume_that_is_empty_later_is_not_made_again(host, cinder):
+    """The storage gives the host another volume, or lost what was on it."""
+    volume = cinder.volume()
+    mount, driver = mount_of(volume), host.driver()
+    driver.prepare(OWNER, "demo", 0, mount)
+    host.machine.reboot()
+    host.machine.contents.clear()
+    for again in (
+        lambda: driver.restore(OWNER, 0, mount),
+        lambda: driver.prepare(OWNER, "demo", 0, mount),
+        lambda: driver.prepare(OWNER, "demo", 0, mount, again=True),
+    ):
+        with pytest.raises(exceptions.VolumeError, match="is empty and was mounted before"):
+            again()
+    assert host.machine.made == {f"/dev/{volume}": 1}
+
+
+def test_a_made_container_gets_no_empty_volume(host, cinder):
+    """Its host has no record of the volume any more, because another container took the volume meanwhile."""
+    volume = cinder.volume()
+    with pytest.raises(exceptions.VolumeError, match="is empty and was mounted before"):
+        host.driver().prepare(OWNER, "demo", 0, mount_of(volume), again=True)
     assert host.machine.made == {}
 
 
@@ -668,20 +709,18 @@ def test_after_a_reboot(host, cinder):
 
 
 def test_orphans_are_deleted_when_they_are_old(host, cinder):
-    owned = {"metadata": {"zun": "container", "zun_container": OWNER}}
-    orphan = cinder.volume(**owned)
-    young = cinder.volume(**owned, created_at="2999-01-01T00:00:00.000000")
-    known = cinder.volume(metadata={"zun": "container", "zun_container": OTHER})
-    used, foreign = cinder.volume(**owned, status="in-use"), cinder.volume()
+    orphan, known, foreign = cinder.owned(OWNER), cinder.owned(OTHER), cinder.volume()
+    young = cinder.owned(OWNER, created_at="2999-01-01T00:00:00.000000")
+    used = cinder.owned(OWNER, status="in-use")
+    unanswered = cinder.volume(metadata={"zun": "container", "zun_container": OWNER, "zun_volume": "new"})
     host.driver().sweep(lambda uuids: {OTHER} & set(uuids))
-    assert set(cinder.volumes) == {young, known, used, foreign} and orphan not in cinder.volumes
+    assert set(cinder.volumes) == {young, known, used, foreign} and not {orphan, unanswered} & set(cinder.volumes)
 
 
 @pytest.mark.parametrize("failure", ["forbidden", "conflict", "broken", "slow"])
 def test_an_orphan_that_stays_hides_no_other(host, cinder, caplog, failure):
     """It has a snapshot, for example. One line says so."""
-    owned = {"metadata": {"zun": "container", "zun_container": OWNER}}
-    orphans = sorted(cinder.volume(**owned) for _ in range(3))
+    orphans = sorted(cinder.owned(OWNER) for _ in range(3))
     cinder.failures["DELETE", f"volumes/{orphans[0]}"] = FAILURES[failure][0]
     with caplog.at_level("INFO", module.__name__):
         host.driver().sweep(lambda uuids: set())
@@ -697,9 +736,21 @@ def test_an_orphan_that_stays_hides_no_other(host, cinder, caplog, failure):
 def test_orphans_beyond_the_first_page(host, cinder, count):
     cinder.page = 2
     for _ in range(count):
-        cinder.volume(metadata={"zun": "container", "zun_container": OWNER})
+        cinder.owned(OWNER)
     host.driver().sweep(lambda uuids: set())
     assert cinder.volumes == {}
+
+
+@pytest.mark.parametrize("marks", [
+    pytest.param({"zun_volume": OTHER}, id="restored-from-a-backup"),
+    pytest.param({}, id="of-an-earlier-release"),
+    pytest.param({"zun_volume": ""}, id="written-by-hand"),
+])  # fmt: skip
+def test_a_volume_with_the_marks_of_another_one_is_kept(host, cinder, marks):
+    """Cinder copies the metadata into a volume that it restores from a backup. Its container may be gone long since."""
+    kept = cinder.volume(metadata={"zun": "container", "zun_container": OWNER, **marks})
+    host.driver().sweep(lambda uuids: set())
+    assert list(cinder.volumes) == [kept]
 
 
 def test_a_name_beyond_the_first_page(client, cinder):

@@ -14,7 +14,7 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.container.driver import RuntimeMount
 from zun.objects import Container
-from zun.volume import filesystems
+from zun.volume import places
 from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
@@ -161,10 +161,36 @@ def test_a_missing_mkfs_is_named(tmp_path, monkeypatch):
 def test_nothing_is_removed_while_mounts_are_unknown(tmp_path, monkeypatch):
     (place := tmp_path / OWNER / "0").mkdir(parents=True)
     (place / "image").write_bytes(b"theirs")
-    monkeypatch.setattr(filesystems, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(places, "MOUNTS", tmp_path / "none")
     with pytest.raises(exceptions.VolumeError, match="No such file"):
         LocalDriver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert (place / "image").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
+@pytest.mark.parametrize("where", ["0/fs", "0/backup", "0/a b/c"])
+def test_nothing_is_removed_from_a_disk_that_is_mounted_there(tmp_path, monkeypatch, driver, where):
+    """An operator may have mounted a disk there, or the file system twice."""
+    (folder := tmp_path / OWNER / where).mkdir(parents=True)
+    (folder / "theirs").write_bytes(b"theirs")
+    listed = tmp_path / "mountinfo"
+    listed.write_text(f"36 35 98:0 / {str(folder).replace(' ', chr(92) + '040')} rw master:1 - ext4 /dev/b rw\n")
+    monkeypatch.setattr(places, "MOUNTS", listed)
+    monkeypatch.setenv("PATH", "/nowhere")  # no umount
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: "):
+        driver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert (folder / "theirs").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
+def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path, driver):
+    (theirs := tmp_path / "theirs").mkdir()
+    (theirs / "file").write_bytes(b"theirs")
+    (place := tmp_path / OWNER / "0").parent.mkdir()
+    place.symlink_to(theirs)
+    with pytest.raises(exceptions.VolumeError, match="symbolic link"):
+        driver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert (theirs / "file").read_bytes() == b"theirs"
 
 
 def test_what_a_command_says_is_told_without_the_place(tmp_path, monkeypatch):

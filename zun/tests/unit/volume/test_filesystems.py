@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zun.common import exceptions
-from zun.volume import filesystems
+from zun.volume import filesystems, places
 from zun.volume.filesystems import Content
 
 MIB = 1 << 20
@@ -231,6 +231,43 @@ def test_no_byte_at_either_end_is_lost(tmp_path, offset, end, byte):
         filesystems.content(str(device))
 
 
+@pytest.mark.parametrize("copy", [
+    pytest.param(mkfs("mkfs.ext4", "-q", "-F", "-b", "1024"), id="ext4-1k"),
+    pytest.param(mkfs("mkfs.ext4", "-q", "-F", "-b", "2048"), id="ext4-2k"),
+    pytest.param(mkfs("mkfs.ext4", "-q", "-F", "-b", "4096"), id="ext4-4k"),
+    pytest.param(mkfs("mkfs.btrfs", "-q"), id="btrfs"),
+    pytest.param(mkfs("mkfs.xfs", "-q"), id="xfs"),
+    pytest.param(lambda device: write(device, (301 * MIB // 4, b"XFSB")), id="quarter"),
+])  # fmt: skip
+def test_a_copy_of_a_superblock_is_data(tmp_path, copy):
+    """Somebody wrote zeros over the wrong disk. Its files can be brought back as long as nobody formats the disk."""
+    device = tmp_path / "disk"
+    device.write_bytes(b"")
+    os.truncate(device, 301 * MIB)
+    copy(device)
+    for start in (0, 301 * MIB - filesystems.EDGE):
+        write(device, (start, bytes(filesystems.EDGE)))
+    before = device.read_bytes()
+    with pytest.raises(exceptions.VolumeError, match="without a known signature.*Nothing was changed"):
+        filesystems.content(str(device))
+    assert device.read_bytes() == before
+
+
+@settings(deadline=None, max_examples=200)
+@given(size=st.integers(0, 1 << 50))
+def test_what_must_be_zeros_lies_on_the_device(size):
+    places = filesystems._places(size)
+    assert all(0 <= start < end <= size for start, end in places)
+    assert not size or (min(places)[0], max(end for _, end in places)) == (0, size)
+
+
+def test_a_device_that_shrinks_while_it_is_read_is_not_empty(device, monkeypatch):
+    """Zeros that were never read are no proof."""
+    monkeypatch.setattr(filesystems, "_places", lambda size: [(0, size + 1)])
+    with pytest.raises(OSError, match="1 bytes before byte 67108865 could not be read"):
+        filesystems.content(str(device))
+
+
 @pytest.mark.parametrize("size", [0, 4096, 5 * MIB])
 def test_a_small_device_of_zeros_is_empty(tmp_path, size):
     device = tmp_path / "small"
@@ -247,6 +284,26 @@ def test_a_missing_program_is_named(device, tmp_path, monkeypatch, missing):
     with pytest.raises(exceptions.VolumeError, match=f"the host has no program {missing}"):
         filesystems.make(str(device)) if missing == "mkfs.ext4" else filesystems.content(str(device))
     assert device.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["blkid", "wipefs"])
+@pytest.mark.parametrize("how", ["kill -SEGV $$", "kill -KILL $$", "exit 4", "exit 127"])
+def test_a_program_that_crashes_proves_nothing(device, tmp_path, monkeypatch, name, how):
+    program(tmp_path / "bin", name, how)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{PATH}")
+    before = device.read_bytes()
+    with pytest.raises(exceptions.VolumeError, match=f"{name}: it ended with status"):
+        filesystems.content(str(device))
+    assert device.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["ext4_and_cramfs", "overwritten", "lvm"])
+def test_the_language_of_the_host_changes_nothing(device, monkeypatch, what):
+    for name in ("LANG", "LC_ALL", "LANGUAGE"):
+        monkeypatch.setenv(name, "de_DE.UTF-8")
+    globals()[what](device)
+    with pytest.raises(exceptions.VolumeError, match="Nothing was changed"):
+        filesystems.content(str(device))
 
 
 def test_a_program_that_fails_says_nothing_of_the_device(device, tmp_path, monkeypatch):
@@ -298,7 +355,7 @@ def test_what_the_kernel_has_mounted(tmp_path, monkeypatch):
     place.mkdir()
     spelt = str(place).replace(" ", "\\040")
     listed.write_text(f"36 35 98:0 / {spelt}/fs rw,noatime master:1 - ext4 /dev/root rw\n")
-    monkeypatch.setattr(filesystems, "MOUNTS", listed)
+    monkeypatch.setattr(places, "MOUNTS", listed)
     (link := tmp_path / "link").symlink_to(place)
     asked = [place / "fs", link / "fs", place / "other", place, tmp_path / "gone" / "fs"]
     assert [filesystems.mounted(each) for each in asked] == [True, True, False, False, False]
