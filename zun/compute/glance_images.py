@@ -133,7 +133,7 @@ class GlanceImages:
 
         The runtime keeps an image that a container is made of.
         """
-        kept = [self._kept(each) for each in self._runtime.images_of(OF_SERVICE)]
+        kept = [self._kept(uuid, each.size) for each in self._runtime.images_of(OF_SERVICE) for uuid in _uuids(each)]
         total = sum(each.size for each in kept)
         for each in removable(kept, self._limit, time.time()):
             if total <= self._limit:
@@ -184,20 +184,20 @@ class GlanceImages:
         except OSError as exc:
             raise exceptions.ImageServiceFailed(f"the host cannot keep its archive: {exc}") from exc
 
-    def _kept(self, image: LocalImage) -> Kept:
-        uuid = image.tags[0]
+    def _kept(self, uuid: str, size: int) -> Kept:
         try:
             used = (self._folder / uuid).stat().st_mtime
         except OSError:  # of an earlier installation, or its file was removed: as if it were used never
             used = 0.0
-        return Kept(uuid, image.size, used)
+        return Kept(uuid, size, used)
 
     def _forget(self) -> None:
         """Remove the old times of images that are not here. An image with a fresh time may be about to come.
 
         Times are empty files. A file with data is somebody else's: a store of Glance names its images alike.
         """
-        here, now = {each.tags[0] for each in self._runtime.images_of(OF_SERVICE)}, time.time()
+        here = {uuid for each in self._runtime.images_of(OF_SERVICE) for uuid in _uuids(each)}
+        now = time.time()
         with contextlib.suppress(OSError):
             for file in self._folder.iterdir():
                 if not uuidutils.is_uuid_like(file.name) or file.name in here:
@@ -205,6 +205,11 @@ class GlanceImages:
                 found = file.lstat()
                 if stat.S_ISREG(found.st_mode) and not found.st_size and now - found.st_mtime >= FRESH_SECONDS:
                     file.unlink()
+
+
+def _uuids(image: LocalImage) -> list[str]:
+    """Return the uuids that Glance has for the image. A tag that is no uuid was given by somebody else."""
+    return [tag for tag in image.tags if uuidutils.is_uuid_like(tag)]
 
 
 def _progress(done: int, size: int | None) -> str:

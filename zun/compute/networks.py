@@ -152,13 +152,16 @@ class Networks:
                 except exceptions.ZunError as exc:
                     LOG.info("Network %s stays on this host for now: %s", uuid, exc)
 
-    def sweep(self, context: RequestContext) -> None:
-        """Remove networks without containers from this host, which an earlier run or a failure left."""
+    def sweep(self, context: RequestContext, lost: Collection[str] = ()) -> None:
+        """Remove networks without containers from this host, which an earlier run or a failure left.
+
+        ``lost`` are ports of containers that run here although the database has lost their rows. They are left alone.
+        """
         needed = NetworkPort.networks_of_host(context, self._hostname)
         self.left(context, self._driver.present() - set(needed))
         self._sweep_defaults(context)
         try:
-            self._driver.sweep(lambda uuids: NetworkPort.known(context, uuids))
+            self._driver.sweep(lambda uuids: {*NetworkPort.known(context, uuids), *lost})
         except exceptions.ZunError as exc:
             LOG.warning("Ports without containers stay for now: %s", exc)
         try:

@@ -84,6 +84,13 @@ class Recovery:
                     cpus |= plan.dedicated_cpus | plan.withheld
         return cpus
 
+    def ports_without_row(self, context: RequestContext) -> set[str]:
+        """Return the ports of containers that this host runs and the database does not know."""
+        lost = self._without_row(context, self._records.uuids())
+        lost &= self._driver.list().keys() if lost else lost
+        records = (self._records.read(uuid) for uuid in lost)
+        return {port["uuid"] for record in records if record is not None for port in record.ports}
+
     def recover(self, context: RequestContext, *, dry_run: bool = False) -> list[Outcome]:
         """Write the rows of all containers that this host runs and the database does not know.
 

@@ -472,11 +472,15 @@ class ComputeService:
                     self._background(uuid, self.parts.attachments.settle, context, container)
                 self._look_at(uuid)
         self._background("pool", self._settle_pool)
-        self._background("networks", self._networks.sweep, context)
+        self._background("networks", self._sweep_networks)
         self._background("named volumes", self.parts.named_volumes.remove, context)
         self._background("volumes", self._sweep_volumes)
         self._background("isolation", self._networks.isolate)
         self._background("lost", self._end_lost, context)
+
+    def _sweep_networks(self) -> None:
+        context = admin_context()
+        self._networks.sweep(context, self.parts.recovery.ports_without_row(context))
 
     def _sweep_volumes(self) -> None:
         """Give back volumes of containers that are neither in the database nor at the runtime."""

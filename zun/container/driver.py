@@ -30,6 +30,8 @@ RESYNC = "resync"
 
 #: Label with the project id on the runtime's networks and volumes, so that operators can search for them.
 LABEL_PROJECT = "zun.project"
+#: Label of named volumes, with the name that the project gave.
+LABEL_VOLUME = "zun.volume"
 
 #: Reason of a container whose process the kernel killed for lack of memory.
 OUT_OF_MEMORY = "It used more memory than it has, so the kernel killed it. Give it more memory and start it again."
@@ -781,7 +783,10 @@ class Images(Protocol):
 
 class Volumes(Protocol):
     def remove_volume(self, name: str) -> None:
-        """Remove the volume and its files, if the volume exists. Conflict while a container mounts the volume."""
+        """Remove the volume and its files, if the volume exists.
+
+        Conflict while a container mounts the volume, and if the volume does not have LABEL_VOLUME.
+        """
         ...
 
 

@@ -216,8 +216,14 @@ class DockerNetworks(OnEngine):
 
     def _remove(self, name: str, what: str) -> None:
         with self._engine.translated(f"remove {what}"):
+            found = self._found(name)
+            if found is None:
+                return
+            if not self._engine.owns(found.get("Labels")):
+                LOG.warning("Network %s of Docker stays: this host's agent did not make it", name)
+                return
             try:
-                self._engine.api.remove_network(name)
+                self._engine.api.remove_network(found["Id"])
             except docker_errors.NotFound:
                 return
             except docker_errors.APIError as exc:
@@ -254,9 +260,9 @@ class DockerNetworks(OnEngine):
         with self._engine.translated(f"bring network {port.network_uuid} to this host"):
             found = self._found(name)
             if found is not None:
-                if not _is_empty(found):
+                if not (_is_empty(found) and self._engine.owns(found.get("Labels"))):
                     return
-                self._engine.api.remove_network(name)
+                self._engine.api.remove_network(found["Id"])
             labels = {
                 LABEL_HOST: self.settings.host_label,
                 LABEL_NETWORK: port.network_uuid,

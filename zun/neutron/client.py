@@ -9,7 +9,7 @@ from keystoneauth1 import adapter as ks_adapter
 from oslo_config import cfg
 
 from zun.common import exceptions, keystoneauth
-from zun.neutron.ports import own_name
+from zun.neutron.ports import GROUP_DESCRIPTION, own_name
 
 GROUP = "neutron"
 
@@ -84,7 +84,8 @@ class NeutronClient:
 
     def remove_group_of(self, container_uuid: str) -> None:
         """Delete the security group of the container's exposed ports, if there is one and no port has it any more."""
-        for group in self.security_groups(name=own_name(container_uuid), fields="id"):
+        # Users may give a group of theirs any name.
+        for group in self.security_groups(name=own_name(container_uuid), description=GROUP_DESCRIPTION, fields="id"):
             with contextlib.suppress(exceptions.Conflict):
                 self.delete_security_group(group["id"])
 

@@ -5,7 +5,7 @@ import hashlib
 
 from zun.common.mounts import Mount
 from zun.common.units import MIB
-from zun.container.driver import LABEL_PROJECT, RuntimeMount
+from zun.container.driver import LABEL_PROJECT, LABEL_VOLUME, RuntimeMount
 
 
 class _ByTheRuntime:
@@ -23,7 +23,7 @@ class TmpfsDriver(_ByTheRuntime):
 
 class NamedDriver(_ByTheRuntime):
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
-        labels = {LABEL_PROJECT: project_id, "zun.volume": mount.source or ""}
+        labels = {LABEL_PROJECT: project_id, LABEL_VOLUME: mount.source or ""}
         return RuntimeMount("volume", volume_name(project_id, mount.source or ""), mount.destination, labels=labels)
 
 

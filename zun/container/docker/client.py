@@ -5,7 +5,7 @@ import functools
 import logging
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -246,10 +246,12 @@ class Engine:
             found = self.api.inspect_container(name)
         except docker_errors.NotFound:
             found = None
-        if found is not None and self.owns(found["Config"]["Labels"]):
+        if found is not None and self.owns(found["Config"]["Labels"], container.uuid):
             return found
         labels = [f"{LABEL_UUID}={container.uuid}", f"{LABEL_HOST}={self.settings.host_label}"]
         for entry in self.api.containers(all=True, filters={"label": labels}):
+            if self._has_labels_of_image(entry, container.uuid):
+                continue
             try:
                 if found is None:
                     self.api.rename(entry["Id"], name)
@@ -262,8 +264,21 @@ class Engine:
                 continue
         return None
 
-    def owns(self, labels: dict[str, str] | None) -> bool:
-        return (labels or {}).get(LABEL_HOST) == self.settings.host_label
+    def _has_labels_of_image(self, entry: Mapping[str, Any], uuid: str) -> bool:
+        """Return whether the object of Docker's list has our labels from its image, as somebody's 'docker commit' made.
+
+        Such an object is a stranger's, who ran a container from that image.
+        """
+        try:
+            image = self.api.inspect_image(entry["ImageID"])
+        except docker_errors.NotFound:
+            return False
+        return ((image.get("Config") or {}).get("Labels") or {}).get(LABEL_UUID) == uuid
+
+    def owns(self, labels: dict[str, str] | None, uuid: str | None = None) -> bool:
+        """Return whether the labels are those of an object that this agent made, of the container ``uuid`` if named."""
+        found = labels or {}
+        return found.get(LABEL_HOST) == self.settings.host_label and uuid in (None, found.get(LABEL_UUID))
 
 
 class OnEngine:

@@ -9,7 +9,7 @@ from docker import APIClient
 from docker import errors as docker_errors
 
 from zun.common import exceptions
-from zun.container.docker.client import LABEL_UUID, NOWHERE, Engine, object_name
+from zun.container.docker.client import NOWHERE, Engine, object_name
 from zun.container.docker.create import dedicated_in, endpoint, request_body
 from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
@@ -142,7 +142,7 @@ class DockerLifecycle(DockerDevices, DockerWeights):
         if found is None:
             return None
         labels = found["Config"]["Labels"] or {}
-        if labels.get(LABEL_UUID) != container.uuid or not self._engine.owns(labels):
+        if not self._engine.owns(labels, container.uuid):
             raise exceptions.ContainerAlreadyExists(
                 f"Docker object {object_name(container.uuid)} exists and is not of this host's agent. Remove or "
                 f"rename it, then create the container again."

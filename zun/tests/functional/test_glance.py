@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import time
+from dataclasses import replace
 
 import pytest
 from oslo_db import exception as db_exc
@@ -188,11 +189,12 @@ def test_unused_images_are_removed(cloud, context, server):
     past = time.time() - FRESH_SECONDS - 1
     os.utime(folder / old, (past, past))
     driver.images["busybox:latest"] = driver.images[f"zun-glance:{old}"]
+    driver.images["zun-glance:backup"] = replace(driver.images["busybox:latest"], image_id="sha256:by-hand")
     theirs = folder / server.add()  # of a store of Glance in the same folder
     theirs.write_bytes(b"data")
     os.utime(theirs, (past, past))
     cloud.agents["one"]._sweep_images()
-    assert names(cloud) == ["busybox:latest", f"zun-glance:{fresh}"]
+    assert names(cloud) == ["busybox:latest", f"zun-glance:{fresh}", "zun-glance:backup"]
     assert {path.name for path in folder.iterdir()} == {fresh, theirs.name}
 
 

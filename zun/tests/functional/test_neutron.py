@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.container.driver import Plug
-from zun.db import container_actions, containers, network_ports
+from zun.db import container_actions, containers, models, network_ports, session
 from zun.network.plugin import WIRING, Wires
 from zun.neutron.ports import Wiring
 from zun.objects import Container
@@ -477,6 +477,37 @@ def test_the_sweep_spares_what_is_used_or_new(cloud, api, neutron, client, wires
     cloud.networks["host-1"].sweep(network_ports.known)
     assert set(neutron.ports) == {new, theirs, users, *used}
     assert neutron.ports[users]["device_id"] == ""
+
+
+def test_the_sweep_spares_containers_without_rows(cloud, api, neutron):
+    """The database is lost while they run, and 'zun-db-manage recover' needs their ports at Neutron."""
+    agent, driver = cloud.agents["host-1"], cloud.drivers["host-1"]
+    row = run(cloud, accepted(api, neutron))
+    agent._sync_all()
+    wait_for(lambda: not agent.queues.busy())
+    with session.writer() as connection:
+        for table in reversed(models.metadata.sorted_tables):
+            connection.execute(table.delete())
+    before = set(neutron.ports)
+    agent._sweep_networks()
+    assert before and set(neutron.ports) == before
+    assert [each["device_id"] for each in neutron.ports.values()] == [row["uuid"]] * len(before)
+    driver.runtime.remove(driver.runtime.objects[row["uuid"]])
+    agent._sweep_networks()
+    assert neutron.ports == {}
+
+
+def test_a_group_of_the_same_name_stays(cloud, api, neutron):
+    """Users may call a group of theirs like the one of a container."""
+    neutron.network("demo")
+    row = run(cloud, Container.get_by_uuid(CONTEXT, create(api, exposed_ports={"80": {}}).json["uuid"]))
+    container = Container.get_by_uuid(CONTEXT, row["uuid"])
+    name, ours = f"zun-{container.uuid}", set(neutron.groups)
+    body = {"security_group": {"name": name, "description": "web", "project_id": "demo"}}
+    theirs = neutron._perform("POST", "security-groups", "", body, {})[1]["security_group"]["id"]
+    cloud.compute_api.delete(CONTEXT, container, force=True)
+    wait_for(lambda: containers.of_uuids([container.uuid]) == [], 30)
+    assert len(ours) == 1 and set(neutron.groups) == {theirs}
 
 
 @pytest.mark.parametrize("failure", ["conflict", "broken"])

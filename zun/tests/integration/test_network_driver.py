@@ -256,3 +256,19 @@ def test_ports_that_are_free(driver, kind, protocol):
         assert not networks.is_free("127.0.0.1", number, protocol)
     assert networks.is_free("127.0.0.1", number, protocol)
     assert not networks.is_free("203.0.113.9", number, protocol), "an address that this host has not"
+
+
+@pytest.mark.parametrize("labels", [{}, {"zun.host": "another"}, {"zun.empty": "true"}], ids=["none", "host", "empty"])
+def test_a_network_that_somebody_else_made_stays(driver, engine, labels):
+    networks, port = driver(), Port()
+    name = f"zun-{port.network_uuid}"
+    made = engine.create_network(name, labels=labels)["Id"]
+    try:
+        networks.remove(port.network_uuid)
+        networks.ensure(port)
+        assert engine.inspect_network(name)["Id"] == made
+    finally:
+        engine.remove_network(made)
+    networks.ensure(port)
+    networks.remove(port.network_uuid)
+    assert not engine.networks([name])

@@ -543,3 +543,36 @@ def test_facts_of_the_machine(rig: Rig, engine: docker.APIClient) -> None:
         info["Architecture"],
     )
     assert facts.disk_total_gib > 0
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["our-name", "other-name"])
+def test_a_container_of_a_committed_image_is_a_strangers(rig: Rig, engine: docker.APIClient, named: bool) -> None:
+    """'docker commit' copies our labels into the image, and containers that somebody runs from the image have them."""
+    container, image = rig.created(), f"zun-test-{uuid.uuid4().hex[:8]}"
+    engine.commit(inspect(engine, container)["Id"], image)
+    rig.driver.delete(container, force=True)
+    name = f"zun-{uuid.uuid4()}" if named else f"theirs-{uuid.uuid4()}"
+    stranger = engine.create_container(image, ["true"], name=name)["Id"]
+    try:
+        owner = replace(container, uuid=name.removeprefix("zun-")) if named else container
+        assert rig.driver.show(owner) is None
+        rig.driver.delete(owner, force=True)
+        assert engine.inspect_container(stranger)["Name"] == f"/{name}"
+    finally:
+        engine.remove_container(stranger, force=True)
+        engine.remove_image(image)
+
+
+def test_a_volume_without_our_label_stays(rig: Rig, engine: docker.APIClient) -> None:
+    name = f"zun-{uuid.uuid4().hex}-data"
+    engine.create_volume(name)
+    try:
+        with pytest.raises(exceptions.Conflict, match=f"Volume {name} of Docker was not made by this service"):
+            rig.driver.remove_volume(name)
+        assert engine.inspect_volume(name)["Name"] == name
+    finally:
+        engine.remove_volume(name)
+    rig.driver.remove_volume(name)  # it is gone
+    engine.create_volume(name, labels={"zun.volume": "data"})
+    rig.driver.remove_volume(name)
+    assert name not in {each["Name"] for each in engine.volumes()["Volumes"] or ()}

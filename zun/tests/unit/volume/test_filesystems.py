@@ -248,7 +248,7 @@ def test_a_copy_of_a_superblock_is_data(tmp_path, copy):
     for start in (0, 301 * MIB - filesystems.EDGE):
         write(device, (start, bytes(filesystems.EDGE)))
     before = device.read_bytes()
-    with pytest.raises(exceptions.VolumeError, match="without a known signature.*Nothing was changed"):
+    with pytest.raises(exceptions.VolumeError, match=r"without a known signature.*Nothing was changed"):
         filesystems.content(str(device))
     assert device.read_bytes() == before
 
