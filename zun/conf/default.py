@@ -41,7 +41,8 @@ OPTS = [
         "minimum_memory",
         default=4,
         min=1,
-        help="Smallest memory in MiB in a request. Docker itself rejects less than 6 MiB.",
+        help="Smallest memory in MiB in a request. Docker itself rejects less than 6 MiB, and "
+        "with some releases of runc starts below 16 MiB fail by chance.",
     ),
     bounded.IntOpt(
         "maximum_memory",

@@ -55,6 +55,14 @@ _NO_COMMAND = re.compile(
     r'\bexec: "|\bexecutable file\b|\bis not executable\b|\bis not a regular file\b', re.IGNORECASE
 )
 
+#: MiB within which a runtime itself may not fit into a container's memory limit while the container starts. runc 1.1.15
+#: of Debian 13 took up to 14, by chance less; crun and other builds of runc fit into 6, the least that Docker accepts.
+START_MIB = 16
+_NO_MEMORY = re.compile(
+    "minimum memory limit|unable to set memory limit|oom-killed|a stopped process|a container that has stopped",
+    re.IGNORECASE,
+)
+
 # A member of a capsule starts in the network of another object, and the missing object may be that one.
 _JOINING = frozenset({"start", "restart"})
 #: Bytes at the end of a tar in which an error of Docker is looked for.
@@ -215,6 +223,23 @@ def translated(action: str, uuid: str, url: str, adviser: Adviser, *, name: str 
         if isinstance(error, exceptions.Unavailable):
             adviser.tell(advice(exc, url))
         raise error from exc
+
+
+@contextmanager
+def memory_blamed(memory_mib: int | None) -> Iterator[None]:
+    """Raise Invalid for an APIError inside the block if the container's memory is too little for a start.
+
+    The fault is the request's, not the host's. The same texts have other causes where the limit is higher.
+    """
+    try:
+        yield
+    except docker_errors.APIError as exc:
+        if not memory_mib or memory_mib >= START_MIB or not _NO_MEMORY.search(str(exc.explanation)):
+            raise
+        raise exceptions.Invalid(
+            f"memory {memory_mib} is too little to start the container: {exc.explanation}. Give it {START_MIB} MiB or "
+            "more, because the runtime itself starts within this limit."
+        ) from exc
 
 
 def _unreachable(exc: Exception) -> bool:

@@ -13,7 +13,7 @@ from zun.container.docker.client import NOWHERE, Engine, object_name
 from zun.container.docker.create import dedicated_in, endpoint, request_body
 from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
-from zun.container.docker.errors import says
+from zun.container.docker.errors import memory_blamed, says
 from zun.container.docker.facts import disk_quota_supported
 from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
@@ -67,7 +67,7 @@ class DockerLifecycle(DockerDevices, DockerWeights):
         if image is not None:
             body["Image"] = image
         name = object_name(container.uuid)
-        with self._engine.translated("create", container):
+        with self._engine.translated("create", container), memory_blamed(container.memory):
             try:
                 answer = self._engine.api.create_container_from_config(body, name)
             except docker_errors.APIError as exc:
@@ -96,7 +96,7 @@ class DockerLifecycle(DockerDevices, DockerWeights):
         api.connect_container_to_network(container_id, plug.network, **endpoint(container, plug))
 
     def start(self, container: ContainerView) -> None:
-        with self._engine.translated("start", container):
+        with self._engine.translated("start", container), memory_blamed(container.memory):
             self._engine.api.start(object_name(container.uuid))
         self.weigh(container, container.cpu)
 
@@ -105,7 +105,7 @@ class DockerLifecycle(DockerDevices, DockerWeights):
             self._engine.api.stop(object_name(container.uuid), timeout)
 
     def reboot(self, container: ContainerView, timeout: int | None = None) -> None:
-        with self._engine.translated("restart", container):
+        with self._engine.translated("restart", container), memory_blamed(container.memory):
             self._engine.api.restart(object_name(container.uuid), STOP_TIMEOUT if timeout is None else timeout)
         self.weigh(container, container.cpu)
 

@@ -101,6 +101,12 @@ def test_cpu_limits(
     assert (host["CpuShares"], host["CpuQuota"]) == (shares, quota)
 
 
+@pytest.mark.parametrize("memory", [4, 5])
+def test_memory_below_dockers_minimum(rig: Rig, memory: int) -> None:
+    with pytest.raises(exceptions.Invalid, match=f"memory {memory} is too little .*6MB.* Give it 16 MiB"):
+        rig.created(memory=memory)
+
+
 @pytest.mark.parametrize("hard", [True, False])
 def test_dedicated_loses_its_quota(rig: Rig, engine: docker.APIClient, docker_url: str, hard: bool) -> None:
     """Also where quotas were given up since it was made."""
@@ -155,12 +161,6 @@ def test_start_that_fails_tells_why(rig: Rig) -> None:
     state = rig.state(container)
     assert (state.status, state.exit_code, state.pid) == (Status.CREATED, 127, 0)
     assert "no-such-program" in (state.error or "")
-
-
-def test_memory_below_dockers_minimum(rig: Rig) -> None:
-    container = rig.sample(memory=4)
-    with pytest.raises(exceptions.DockerError, match="6MB"):
-        rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0")
 
 
 def test_auto_remove_with_a_restart_policy(rig: Rig) -> None:

@@ -429,7 +429,7 @@ def execute_as_nobody_known(trial: Trial) -> str:
 
 @probe
 def member_out_of_memory(trial: Trial) -> str:
-    limits = {"Memory": 8 * MIB, "MemorySwap": 8 * MIB, "ShmSize": 100 * MIB}
+    limits = {"Memory": 32 * MIB, "MemorySwap": 32 * MIB, "ShmSize": 100 * MIB}
     container = trial.container("sh", "-c", "dd if=/dev/zero of=/dev/shm/x bs=1M count=60; exit 0", HostConfig=limits)
     return f"code {trial.engine.wait(container)['StatusCode']}"
 

@@ -18,6 +18,7 @@ from zun.container.docker.errors import (
     SILENCE_SECONDS,
     Adviser,
     failure_in,
+    memory_blamed,
     translate,
     translated,
     unbroken,
@@ -333,4 +334,40 @@ def test_errors_name_the_container_as_users_do():
     error = docker.errors.APIError("", explanation="it is already paused")
     text = r"Cannot pause container web \(u\): it is already paused"
     with pytest.raises(exceptions.Conflict, match=text), translated("pause", "u", URL, Adviser(), name="web"):
+        raise error
+
+
+# Of Docker 20.10 to 28.5, and of runc 1.1.15 and 1.3, at the start of a container whose memory is below START_MIB.
+TOO_LITTLE = [
+    (400, "Minimum memory limit allowed is 6MB"),
+    (
+        500,
+        "OCI runtime create failed: runc create failed: unable to start container process: error during container "
+        "init: error setting cgroup config for procHooks process: unable to set memory limit to 6291456 (current "
+        "usage: 6938624, peak usage: 7200768): unknown",
+    ),
+    (500, "container init was OOM-killed (memory limit too low?): unknown"),
+    (500, "cannot start a stopped process: unknown"),
+    (500, "OCI runtime start failed: cannot start a container that has stopped: unknown"),
+]
+
+
+@pytest.mark.parametrize(("status", "text"), TOO_LITTLE)
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [(6, exceptions.Invalid), (15, exceptions.Invalid), (16, exceptions.DockerError), (None, exceptions.DockerError)],
+)
+def test_too_little_memory_is_the_requests_fault(
+    status: int, text: str, memory: int | None, expected: type[exceptions.ZunError]
+) -> None:
+    error = api_error(status, text)
+    with pytest.raises(exceptions.ZunError) as caught, translated("start", "u", URL, Adviser()), memory_blamed(memory):
+        raise error
+    assert type(caught.value) is expected and text in str(caught.value)
+    assert (f"memory {memory} is too little" in str(caught.value)) == (expected is exceptions.Invalid)
+
+
+def test_little_memory_is_not_blamed_for_other_errors() -> None:
+    error = api_error(500, "layer does not exist")
+    with pytest.raises(exceptions.DockerError), translated("start", "u", URL, Adviser()), memory_blamed(6):
         raise error
