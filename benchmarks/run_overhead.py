@@ -8,7 +8,13 @@ writes to its log as it commits the status; nothing is polled. Containers are re
 the clock.
 
     benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE]
-                               [--distributed | --conductor [--driver fake] | --neutron]
+                               [--engine | --distributed | --conductor [--driver fake] | --neutron]
+
+``--engine`` has three ways in turn: docker-py, the container driver without the service (create, start, and the look at
+what the kernel gave), and the service. It prints the releases of the engine, the requests that the driver sends it,
+and the CPU time of each way. For the Docker of another release::
+
+    tools/engine.sh sid .run/venv/bin/python benchmarks/run_overhead.py --engine
 
 ``--distributed`` runs zun-api, zun-scheduler and zun-compute over RabbitMQ and MariaDB instead (the URLs are in
 ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL). ``--conductor`` compares a host that reaches the database through
@@ -31,6 +37,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import socket
 import statistics
 import subprocess
@@ -50,7 +57,12 @@ from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import session as ksa_session
 from keystoneauth1.identity import v3
 
+from zun.container.docker import DockerDriver
+from zun.container.docker.client import Settings
 from zun.neutron.client import NeutronClient
+from zun.tests.integration.container.daemon import root_of_busybox
+from zun.tests.integration.container.proxy import proxied
+from zun.tests.unit.container.samples import Sample
 
 IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
 AT_A_TIME = 4
@@ -247,6 +259,73 @@ def one_at_a_time(service: AllInOne, engine: docker.APIClient, pairs: int) -> di
         "added_ms": _figures(added),
         "ratio": statistics.median(ours) / statistics.median(theirs),
     }
+
+
+def through_driver(driver: DockerDriver) -> tuple[float, Sample]:
+    """Run a container as the agent does: with the engine's state and the kernel's limits read afterwards."""
+    container = Sample(image=IMAGE, command=COMMAND, memory=MEMORY_MIB)
+    began = time.perf_counter()
+    driver.create(container, cpuset_cpus="0", cpuset_mems="0")
+    driver.start(container)
+    state = driver.show(container)
+    if state is None or driver.kernel_view(container, state) is None:
+        raise SystemExit(f"container {container.uuid} has ended; look at the log of the engine")
+    return time.perf_counter() - began, container
+
+
+def three_ways(service: AllInOne, engine: docker.APIClient, url: str, pairs: int) -> dict[str, Any]:
+    """Run a container by docker-py, the driver and the service in turn: milliseconds, and CPU time on our side."""
+    http, driver = requests.Session(), DockerDriver(Settings(url, f"benchmark-{uuid.uuid4().hex[:8]}"))
+    body = {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB, "cpu": 1, "cpu_policy": "dedicated"}
+    taken: dict[str, list[float]] = {"docker": [], "driver": [], "service": []}
+    spent: dict[str, list[float]] = {way: [] for way in taken}
+    for number in range(pairs + 2):
+        before = time.thread_time()
+        plain, container = through_docker(engine, "0", None)
+        plain_cpu = time.thread_time() - before
+        engine.remove_container(container, force=True)
+        before = time.thread_time()
+        driven, sample = through_driver(driver)
+        driven_cpu = time.thread_time() - before
+        driver.delete(sample, force=True)
+        before = service.cpu_seconds()
+        served, container = through_service(service, http, body)
+        served_cpu = service.cpu_seconds() - before
+        remove(service, http, container)
+        if number >= 2:  # two to warm up
+            for way, seconds, cpu in zip(
+                taken, (plain, driven, served), (plain_cpu, driven_cpu, served_cpu), strict=True
+            ):
+                taken[way].append(seconds * 1000)
+                spent[way].append(cpu * 1000)
+    figures: dict[str, Any] = {f"{way}_ms": _figures(values) for way, values in taken.items()}
+    for way in "driver", "service":
+        added = [mine - plain for mine, plain in zip(taken[way], taken["docker"], strict=True)]
+        ratio = statistics.median(taken[way]) / statistics.median(taken["docker"])
+        figures |= {f"{way}_added_ms": _figures(added), f"{way}_ratio": ratio}
+    return figures | {f"{way}_cpu_ms": _figures(values) for way, values in spent.items()}
+
+
+def requests_of_driver(url: str, folder: pathlib.Path) -> list[str]:
+    """Return the requests that the driver sends for one container, as ``POST /containers/start``.
+
+    Those of the first connection do not count.
+    """
+    with proxied(folder / "docker.sock", url) as proxy:
+        driver = DockerDriver(Settings(proxy.url, f"benchmark-{uuid.uuid4().hex[:8]}"))
+        for _ in range(2):
+            proxy.requests.clear()
+            _, container = through_driver(driver)
+            seen = list(proxy.requests)
+            driver.delete(container, force=True)
+    return [re.sub(r"/v[0-9.]+(?=/)|/zun-[0-9a-f-]+|[?].*", "", each) for each in seen]
+
+
+def releases(engine: docker.APIClient) -> str:
+    """Return what runs the containers, for example ``Engine 28.5.2, containerd 2.1.4, runc 1.3.3, ...``."""
+    parts = [f"{each['Name']} {each['Version']}" for each in engine.version(api_version=False)["Components"]]
+    info = engine.info()
+    return ", ".join([*parts, info["Driver"], f"kernel {info['KernelVersion']}", f"cgroup v{info['CgroupVersion']}"])
 
 
 def four_at_a_time(service: AllInOne, engine: docker.APIClient, batch: int, rounds: int = 3) -> dict[str, Any]:
@@ -453,6 +532,17 @@ def with_docker(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str,
         service.stop()
 
 
+def with_driver(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
+    engine, url = _engine(arguments.docker_url), arguments.docker_url
+    service = AllInOne(place, url)
+    try:
+        figures = three_ways(service, engine, url, arguments.pairs)
+    finally:
+        service.stop()
+    sent = requests_of_driver(url, place)
+    return {"engine": {"releases": releases(engine), "requests": ", ".join(sent), **figures}}
+
+
 def with_and_without(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
     if arguments.driver == "docker":
         _engine(arguments.docker_url)
@@ -470,7 +560,7 @@ def with_and_without(arguments: argparse.Namespace, place: pathlib.Path) -> dict
 def _engine(url: str) -> docker.APIClient:
     engine = docker.APIClient(url, version="auto", num_pools=AT_A_TIME)
     if not engine.images(IMAGE):
-        raise SystemExit(f"image {IMAGE} is missing: run tools/demo.sh once, or 'tools/services.sh start docker'")
+        engine.import_image_from_data(root_of_busybox(), IMAGE, "latest", changes=["ENV PATH=/bin"])
     return engine
 
 
@@ -478,8 +568,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--pairs", type=int, default=40, help="measured pairs, one at a time")
     parser.add_argument("--batch", type=int, default=24, help="containers a round, four at a time")
-    parser.add_argument("--docker-url", default="unix:///var/run/docker.sock")
+    parser.add_argument("--docker-url", default=os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
     way = parser.add_mutually_exclusive_group()
+    way.add_argument("--engine", action="store_true", help="compare the driver and the service with docker-py")
     way.add_argument("--distributed", action="store_true", help="run the programs over RabbitMQ and MariaDB")
     way.add_argument("--conductor", action="store_true", help="compare a host without a database with one that has it")
     way.add_argument("--neutron", action="store_true", help="measure what a port of Neutron adds")
@@ -489,13 +580,14 @@ def main() -> None:
     if arguments.driver == "fake" and not arguments.conductor:
         parser.error("--driver fake needs --conductor")
     with tempfile.TemporaryDirectory() as folder:
-        compare = with_and_without if arguments.conductor else with_ports if arguments.neutron else with_docker
+        ways = {"engine": with_driver, "conductor": with_and_without, "neutron": with_ports}
+        compare = next((run for name, run in ways.items() if getattr(arguments, name)), with_docker)
         result = compare(arguments, pathlib.Path(folder))
     for name, figures in result.items():
         print(name.replace("_", " "))
         for what, value in figures.items():
-            text = "  ".join(f"{k} {v:8.1f}" for k, v in value.items()) if isinstance(value, dict) else f"{value:8.3f}"
-            print(f"  {what:22} {text}")
+            text = "  ".join(f"{k} {v:8.1f}" for k, v in value.items()) if isinstance(value, dict) else value
+            print(f"  {what:22} {text:8.3f}" if isinstance(text, float) else f"  {what:22} {text}")
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -35,6 +35,14 @@ def test_run_overhead(tmp_path, docker_url):
 
 
 @pytest.mark.docker
+def test_run_overhead_of_the_driver(tmp_path, docker_url):
+    found = run("run_overhead", tmp_path / "json", "--engine", "--pairs", "1", "--docker-url", docker_url)["engine"]
+    for way in ("docker", "driver", "service"):
+        assert found[f"{way}_ms"]["median"] > 0 and found[f"{way}_cpu_ms"]["median"] > 0
+    assert found["requests"] == "POST /containers/create, POST /containers/start, GET /containers/json"
+
+
+@pytest.mark.docker
 @pytest.mark.slow
 def test_run_overhead_with_neutron(tmp_path, docker_url, neutron_url, neutron_ovsdb):
     names = ("ZUN_TEST_KEYSTONE_URL", "ZUN_TEST_NEUTRON_URL", "ZUN_TEST_NEUTRON_OVSDB")

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket before the daemon's, so that a test can cut connections without touching the daemon."""
+"""A socket before the daemon's, so that a test can cut connections and see requests without touching the daemon."""
 
 import pathlib
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _CHUNK = 64 * 1024
+_REQUEST = re.compile(rb"^([A-Z]+) (\S+) HTTP/1\.1\r$", re.MULTILINE)
 
 
 class SocketProxy:
-    """Forwards every connection to ``path`` to the socket ``target``, as long as it is open."""
+    """Forwards every connection to ``path`` to the socket ``target``, as long as it is open.
+
+    ``requests`` are the methods and URLs that went to the target, as ``GET /v1.41/containers/json``.
+    """
 
     def __init__(self, path: pathlib.Path, target: str) -> None:
         self.url = f"unix://{path}"
         self.accepted = 0
+        self.requests: list[str] = []
         self._held = threading.Event()
         self._path, self._target = path, target
         self._sockets: list[socket.socket] = []
@@ -56,8 +62,10 @@ class SocketProxy:
     def _copy(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(_CHUNK):
-                if not self._held.is_set():
-                    target.sendall(data)
+                if self._held.is_set():
+                    continue
+                self.requests += [b" ".join(each).decode() for each in _REQUEST.findall(data)]
+                target.sendall(data)
         with suppress(OSError):
             target.shutdown(socket.SHUT_WR)
 

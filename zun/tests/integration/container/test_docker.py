@@ -107,6 +107,21 @@ def test_memory_below_dockers_minimum(rig: Rig, memory: int) -> None:
         rig.created(memory=memory)
 
 
+def test_create_and_start_are_three_requests(rig: Rig, docker_url: str, tmp_path: pathlib.Path) -> None:
+    """The first container of a driver needs more, because the driver also asks what the engine is."""
+    with proxied(tmp_path / "docker.sock", docker_url) as proxy:
+        driver = variant(rig, proxy.url)
+        for _ in range(2):
+            proxy.requests.clear()
+            container = rig.sample()
+            driver.create(container, cpuset_cpus="1", cpuset_mems="0")
+            driver.start(container)
+            state = driver.show(container)
+            assert state is not None and driver.kernel_view(container, state) is not None
+        sent = [re.sub(r"/v[0-9.]+/containers/|zun-[0-9a-f-]+|[?].*", "", each) for each in proxy.requests]
+        assert sent == ["POST create", "POST /start", "GET /json"]
+
+
 @pytest.mark.parametrize("hard", [True, False])
 def test_dedicated_loses_its_quota(rig: Rig, engine: docker.APIClient, docker_url: str, hard: bool) -> None:
     """Also where quotas were given up since it was made."""
