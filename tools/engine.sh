@@ -10,9 +10,10 @@ usage() {
 usage: tools/engine.sh SUITE COMMAND...
 
 Run COMMAND beside the Docker of another Debian release, without installing it: for
-example trixie (Docker 26.1) or sid (28.5). DOCKER_HOST names its socket, and the
-dockerd in PATH is of this release too, for tests that start a daemon of their own.
-The daemon and COMMAND have a network of their own. Needs root, and apt of any Debian.
+example bookworm (Docker 20.10), trixie (26.1) or sid (28.5). DOCKER_HOST names its
+socket, and the dockerd in PATH is of this release too, for tests that start a daemon
+of their own. The daemon and COMMAND have a network of their own. Needs root, and apt
+of any Debian.
 
   tools/engine.sh sid .run/venv/bin/pytest zun/tests/integration/test_network_driver.py
 
@@ -22,11 +23,11 @@ dockerd), ZUN_RUN_DIR. The packages are in .run/engines/SUITE; remove it for new
 TEXT
 }
 
-PACKAGES=(docker.io docker-cli crun iptables procps busybox-static) # Docker runs ps for the list of processes
+PACKAGES=(docker.io crun iptables procps busybox-static) # Docker runs ps for the list of processes
 
 # fetch SUITE FOLDER: unpack the suite's packages into FOLDER/root.
 fetch() {
-    local suite=$1 folder=$2 uri name package
+    local suite=$1 folder=$2 uri name package packages=("${PACKAGES[@]}")
     uri=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
     [ -n "$uri" ] || die "apt has no source of packages. Add one to /etc/apt/sources.list.d."
     rm -rf "$folder"
@@ -34,9 +35,13 @@ fetch() {
     printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$uri" "$suite" >"$folder/list"
     local apt=(apt-get -qq -o "Dir::Etc::sourcelist=$folder/list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
         -o "Dir::Cache=$folder/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none)
-    "${apt[@]}" update
+    "${apt[@]}" --error-on=any update || # else apt succeeds if the mirror does not answer
+        die "apt got no list of the packages of $suite from $uri. See whether the mirror answers; the tests did not run."
+    # Later releases have the client in a package of its own.
+    ! apt-cache "${apt[@]:2}" show docker-cli >/dev/null 2>&1 || packages+=(docker-cli)
     touch "$folder/status"
-    "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${PACKAGES[@]}"
+    "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${packages[@]}" ||
+        die "apt got no packages of $suite from $uri. See whether the mirror answers; the tests did not run."
     mkdir -p "$folder"/new/{before,proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
     for name in bin sbin lib lib64; do ln -s "usr/$name" "$folder/new/$name"; done
     ln -s ../run "$folder/new/var/run" # Docker looks for CDI files in /var/run/cdi
@@ -84,7 +89,8 @@ beside() {
     # shellcheck disable=SC2064 # these values
     trap "kill $daemon; wait $daemon || true; rm -rf '$folder' 2>/dev/null || true" EXIT
     wait_until 30 docker version >/dev/null 2>&1 || { tail -20 "$folder/log" >&2; die "Docker did not start."; }
-    say "Docker $(docker version --format '{{.Server.Version}}')"
+    say "$(docker version --format '{{range .Server.Components}}{{.Name}} {{.Version}}, {{end}}')$(
+        docker info --format '{{.Driver}}, default runtime {{.DefaultRuntime}}, kernel {{.KernelVersion}}, control groups {{.CgroupVersion}}')"
     "$@"
 }
 
