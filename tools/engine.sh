@@ -73,6 +73,7 @@ DAEMON
 # beside COMMAND...: start the daemon, run COMMAND, end the daemon. Runs in its own network, except with "host".
 beside() {
     local folder daemon options=(--ip6tables=false)
+    mount --make-rshared / # the daemon, in a namespace below, shall see what COMMAND mounts
     if [ "${ZUN_ENGINE_NETWORK:-}" = host ]; then
         options+=(--bridge=none --iptables=false --ip-forward=false)
     else
@@ -105,8 +106,8 @@ case "${1:-}" in
         folder=$RUN_DIR/engines/$suite
         [ -d "$folder/root" ] || { say "fetching the packages of $suite"; fetch "$suite" "$folder"; }
         export PATH=$folder/bin:$PATH ZUN_ENGINE_WORK=$ROOT
-        apart=(unshare --net)
-        [ "${ZUN_ENGINE_NETWORK:-}" != host ] || apart=()
+        apart=(unshare --mount --propagation=slave)
+        [ "${ZUN_ENGINE_NETWORK:-}" = host ] || apart+=(--net)
         exec "${apart[@]}" "$ROOT/tools/engine.sh" beside "$@"
         ;;
 esac
