@@ -13,7 +13,7 @@ from zun.compute import page_reserve
 from zun.container.driver import HostFacts
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
-from zun.topology import CpuSet, HostTopology, device_spec, ranges
+from zun.topology import CpuSet, HostTopology, Plan, device_spec, ranges
 from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.devices import Device, DeviceType
 
@@ -29,13 +29,14 @@ def inventory(
     conf: cfg.ConfigOpts,
     discovered: HostTopology,
     facts: HostFacts,
-    others: CpuSet = NO_CPUS,
+    others: Collection[Plan] = (),
     held: Collection[str] = (),
 ) -> Inventory:
     """Return the inventory.
 
-    ``others`` are CPUs that other services on this machine hold as their own, ``held`` the addresses of the devices
-    that containers hold.
+    ``others`` are plans of containers on this machine that are not this service's, or whose rows are lost: their own
+    CPUs and their devices are not offered. ``held`` are the addresses of the devices that this service's containers
+    hold.
 
     Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
     no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
@@ -50,10 +51,13 @@ def inventory(
     sharing, alone = device_spec.shareable(usable, held)
     known, unknown = _known_to_runtime(sharing, facts.cdi_names)
     offered, doubles = device_spec.without_doubles(known, [each for each in discovered.devices if each.address in held])
+    foreign = _devices_of_others(replace(discovered, devices=offered), others, held)
+    offered = tuple(device for device in offered if device.address not in foreign)
     kept = _kept_pages(compute.reserved_huge_pages)
     lacking = page_reserve.lacking(discovered, kept)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
-    notes = (*discovered.notes, *idle, *used, *alone, *unknown, *doubles, *_absent(discovered, sets), *lacking)
+    left_out = (*used, *alone, *unknown, *doubles, *foreign.values())
+    notes = (*discovered.notes, *idle, *left_out, *_absent(discovered, sets), *lacking)
     notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -63,7 +67,7 @@ def inventory(
         cpu_allocation_ratio=ratios[CPU_RATIO_KEY],
         ram_allocation_ratio=ratios[RAM_RATIO_KEY],
         strategy=compute.placement_strategy,
-    ).without_pages(kept).beside(others)  # fmt: skip
+    ).without_pages(kept).beside(union(plan.dedicated_cpus | plan.withheld for plan in others))  # fmt: skip
     columns = {
         "cpus": len(discovered.cpus),
         "mem_total": discovered.memory_mib,
@@ -83,11 +87,24 @@ def inventory(
     return Inventory(topology, columns)
 
 
-def held_alone(containers: Sequence[Container], there: Collection[str]) -> CpuSet:
-    """Return the CPUs of the dedicated ``containers`` that exist at the runtime. ``there`` are the uuids it knows."""
+def plans_there(containers: Sequence[Container], there: Collection[str]) -> list[Plan]:
+    """Return the plans of the ``containers`` that exist at the runtime. ``there`` are the uuids it knows."""
     holders = {each.capsule_uuid or each.uuid for each in containers if each.uuid in there}
-    plans = [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
-    return union(plan.dedicated_cpus | plan.withheld for plan in plans)
+    return [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
+
+
+def _devices_of_others(topology: HostTopology, others: Iterable[Plan], held: Collection[str]) -> dict[str, str]:
+    """Return notes by address on the devices that containers of ``others`` have or rule out, but for those in ``held``.
+
+    A shared device is among them as well: how many shares are left is not known.
+    """
+    claimed = [replace(device, shared=1).held for plan in others for device in plan.devices]
+    return {
+        address: f"device {address} is not offered: a container of this machine that is none of this service has "
+        f"{holder}. If the database was lost, 'zun-db-manage recover' brings it back; else stop it there"
+        for address, holder in sorted(topology.device_view.taken(claimed).items())
+        if address in topology.device_view.by_address and address not in held
+    }
 
 
 def own_zone(conf: cfg.ConfigOpts) -> str:

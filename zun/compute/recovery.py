@@ -2,7 +2,8 @@
 """Keep the records of this host's containers, and give containers that the database has lost their rows back.
 
 A record is no truth of its own: as long as a container has a row, the row counts. Without a row nothing happens to a
-container by itself, except that nobody else gets its dedicated CPUs. An administrator's ``recover`` writes the row.
+container by itself, except that nobody else gets its dedicated CPUs and its devices. An administrator's ``recover``
+writes the row.
 """
 
 import datetime
@@ -22,8 +23,7 @@ from zun.compute.recovery_rules import NO_RECORD, row_of, why_not
 from zun.container.driver import Inspector, RuntimeState
 from zun.objects import Container
 from zun.objects.placement import disk_promised, held_plan
-from zun.topology import CpuSet
-from zun.topology.cpuset import NO_CPUS
+from zun.topology import Plan
 from zun.topology.usage import ClaimConflict
 
 LOG = logging.getLogger(__name__)
@@ -64,25 +64,21 @@ class Recovery:
             if each.host == self._hostname:
                 self._records.keep_whole(context, each)
 
-    def cpus_without_row(self, context: RequestContext) -> CpuSet:
-        """Return the dedicated CPUs of containers that this host runs and the database does not know.
+    def plans_without_row(self, context: RequestContext) -> list[Plan]:
+        """Return the plans of containers that this host runs and the database does not know.
 
-        Nobody else may have them until the container is taken back or removed. Records of containers that are gone
-        are removed on the way.
+        Nobody else may have their own CPUs and their devices until the container is taken back or removed. Records of
+        containers that are gone are removed on the way.
         """
         lost = self._without_row(context, self._records.uuids())
-        if not lost:
-            return NO_CPUS
-        runtime = self._driver.list()
-        cpus = NO_CPUS
+        runtime = self._driver.list() if lost else {}
+        plans = []
         for uuid in lost:
             if uuid not in runtime:
                 self._records.drop(uuid)
-            elif (record := self._records.read(uuid)) is not None:
-                plan = held_plan(record.container) if not record.container.get("capsule_uuid") else None
-                if plan is not None and plan.dedicated:
-                    cpus |= plan.dedicated_cpus | plan.withheld
-        return cpus
+            elif (record := self._records.read(uuid)) is not None and not record.container.get("capsule_uuid"):
+                plans.append(held_plan(record.container))
+        return [plan for plan in plans if plan is not None]
 
     def ports_without_row(self, context: RequestContext) -> set[str]:
         """Return the ports of containers that this host runs and the database does not know."""

@@ -14,6 +14,7 @@ from zun.objects import Container
 from zun.objects.base import TimeField
 from zun.objects.placement import held_plan
 from zun.topology import Usage
+from zun.topology.usage import ClaimConflict
 
 NO_RECORD = (
     "this host has no record of it, so nobody knows whose it is. If nobody needs it, remove it with 'docker rm -f'"
@@ -61,9 +62,12 @@ def why_not(hostname: str, row: Mapping[str, Any], state: RuntimeState, others: 
     plan = held_plan(row)
     if plan is None:
         return "its record has no claim. Remove it with 'docker rm -f'"
-    if plan.dedicated and (twice := others.held_cpus & (plan.dedicated_cpus | plan.withheld)):
+    try:
+        others.without(row["uuid"]).with_claim(row["uuid"], plan)
+    except ClaimConflict as clash:
+        what = f"CPUs {clash.cpus}" if clash.cpus else f"devices {', '.join(sorted(clash.devices))}"
         return (
-            f"its CPUs {twice} belong to other containers by now. Delete one of the two: 'openstack appcontainer host "
+            f"its {what} belong to other containers by now. Delete one of the two: 'openstack appcontainer host "
             f"map {hostname}' tells who has them; 'docker rm -f' removes this one"
         )
     return None

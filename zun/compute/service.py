@@ -29,7 +29,7 @@ from zun.compute.glance_images import GlanceImages, local_name
 from zun.compute.host_metrics import HostCollector
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts, Images
-from zun.compute.inventory import Inventory, held_alone, inventory, own_zone
+from zun.compute.inventory import Inventory, inventory, own_zone, plans_there
 from zun.compute.machine import discovered
 from zun.compute.neighbours import Namesakes, Neighbours
 from zun.compute.networks import Networks, Published
@@ -55,8 +55,7 @@ from zun.placement.client import PlacementClient
 from zun.placement.foreign import foreign_of
 from zun.placement.reporter import Enforced, Ledger, NoLedger, Reporter
 from zun.placement.tree import Disk, Provider, tree
-from zun.topology import CpuSet, HostTopology, Plan, host_use
-from zun.topology.cpuset import union
+from zun.topology import HostTopology, Plan, host_use
 from zun.topology.foreign import NO_FOREIGN, Foreign
 from zun.topology.ranges import MALFORMED
 from zun.volume.volumes import Volumes
@@ -294,7 +293,7 @@ class ComputeService:
         self.parts.resizer.keep_up(context)
 
     def _write_inventory(self, context: RequestContext) -> None:
-        others = self._held_by_others(context)
+        others = self._plans_of_others(context)
         facts = self._driver.facts()
         if self._machine is None:
             machine = self._nvml.added_to(discovered(cdi_folders=facts.cdi_folders))
@@ -353,23 +352,23 @@ class ComputeService:
         others = self._ledger.others()
         return before if others is None else foreign_of(topology, self.tracker.usage, others, before.withheld)
 
-    def _held_by_others(self, context: RequestContext) -> CpuSet:
-        """Return the dedicated CPUs of containers that run here and are none of this host in the database.
+    def _plans_of_others(self, context: RequestContext) -> list[Plan]:
+        """Return the plans of containers that run here and are none of this host in the database.
 
         Either a service of another name made them: this service had that name before, or there are two services. Or
         the database has lost their rows.
         """
         there = self._driver.of_other_hosts()
         self._neighbours.tell(there)
-        others = union(self._held_alone(context, name, uuids) for name, uuids in there.items())
-        return others | self.parts.recovery.cpus_without_row(context)
+        others = [plan for name, uuids in there.items() for plan in self._plans_there(context, name, uuids)]
+        return others + self.parts.recovery.plans_without_row(context)
 
-    def _held_alone(self, context: RequestContext, name: str, uuids: Collection[str]) -> CpuSet:
-        """Return the dedicated CPUs of the containers ``uuids`` of another host. A conductor does not tell them."""
+    def _plans_there(self, context: RequestContext, name: str, uuids: Collection[str]) -> list[Plan]:
+        """Return the plans of the containers ``uuids`` of another host. A conductor does not tell them."""
         try:
-            return held_alone(Container.list_by_host(context, name), uuids)
+            return plans_there(Container.list_by_host(context, name), uuids)
         except exceptions.Forbidden:
-            return CpuSet()
+            return []
 
     def _recover(self, context: RequestContext) -> None:
         """Rebuild what this host holds, and go on with every operation that a stop interrupted."""

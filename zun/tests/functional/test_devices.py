@@ -8,6 +8,7 @@ import pytest
 
 from zun.container.driver import DeviceAccess
 from zun.db import containers as db
+from zun.db import models, session
 from zun.objects.placement import held_plan, placement_request
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.cloud import Cloud, machine
@@ -177,6 +178,39 @@ def test_held_device_stays_offered_at_a_restart(cloud, context, run, caplog):
     assert [device.address for device in agent.tracker.topology.devices] == ["/dev/card0"]
     assert [line for line in caplog.messages if "is not offered" in line and "/dev/card0" in line] == []
     assert cloud.settled(container).status == "Running"
+
+
+@pytest.mark.parametrize("fields", [DEDICATED, {"cpu": 1.0, "memory": 64}], ids=["dedicated", "shared"])
+def test_a_device_of_a_lost_row_is_offered_to_nobody(cloud, context, run, fields, caplog):
+    """The container runs on without a row. It has its device, whatever the database says."""
+    lost = run("/dev/card0", **fields)
+    cloud.agents["one"]._sync_all()
+    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    cloud.stop_agent("one")
+    with session.writer() as connection:
+        connection.execute(models.containers.delete().where(models.containers.c.uuid == lost.uuid))
+    with caplog.at_level(logging.WARNING):
+        agent = cloud.start_agent("one")
+    assert [device.address for device in agent.tracker.topology.devices] == ["/dev/card1"]
+    assert [line for line in caplog.messages if "/dev/card0 is not offered" in line and "recover" in line]
+    assert [each["reason"] for each in agent.recover(context, dry_run=False)] == [None]
+    assert [device.address for device in agent.tracker.topology.devices] == ["/dev/card0", "/dev/card1"]
+    assert [each.address for each in agent.tracker.usage.claim(lost.uuid).devices] == ["/dev/card0"]
+
+
+def test_a_lost_row_whose_device_another_has_is_refused(cloud, context, run):
+    """The record is from a backup of the host's files, and the device was given again meanwhile."""
+    lost = run("/dev/card0")
+    agent = cloud.agents["one"]
+    agent._sync_all()
+    wait_for(lambda: not agent.queues.busy())
+    with session.writer() as connection:
+        connection.execute(models.containers.delete().where(models.containers.c.uuid == lost.uuid))
+    agent.tracker.release(lost.uuid)
+    run("/dev/card0", cpu=1.0, memory=64)
+    for dry_run in (True, False):
+        ((_, reason),) = [(each["uuid"], each["reason"]) for each in agent.recover(context, dry_run=dry_run)]
+        assert "its devices /dev/card0 belong to other containers by now" in reason
 
 
 def test_a_device_held_twice_is_told_at_start(cloud, context, run, caplog):

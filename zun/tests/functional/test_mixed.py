@@ -143,7 +143,7 @@ def test_lost_row_of_a_mixed_container_keeps_its_own_cpus_only(cloud, context):
     with session.writer() as connection:
         connection.execute(models.containers.delete().where(models.containers.c.uuid == mixed.uuid))
     recovery = cloud.start_agent("one").parts.recovery
-    assert recovery.cpus_without_row(context) == CpuSet("0-1")
+    assert [each.dedicated_cpus for each in recovery.plans_without_row(context)] == [CpuSet("0-1")]
     assert [each["reason"] for each in recovery.recover(context)] == [None]
     assert own(cloud.settled(mixed)) == CpuSet("0-1")
     assert db.get(other.uuid)["cpuset"]["cpuset_cpus"] == "2"
