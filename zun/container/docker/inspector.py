@@ -16,7 +16,7 @@ class DockerInspector(DockerKernel):
     def show(self, container: ContainerView) -> RuntimeState | None:
         with self._engine.translated("inspect", container):
             found = self._engine.find(container)
-        return None if found is None else runtime_state(found, container.status)
+        return self.left_running(container) if found is None else runtime_state(found, container.status)
 
     def list(self) -> dict[str, RuntimeState]:
         """Inspect every object, because Docker's list has neither exit codes nor CPU sets."""

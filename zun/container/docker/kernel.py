@@ -5,6 +5,7 @@ Functions read below a ``root`` that stands for ``/``, so tests can use captured
 Sources: proc(5), cgroups(7), Documentation/admin-guide/cgroup-v1/cpusets.rst and cgroup-v2.rst.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from zun.common import exceptions
+from zun.common.states import Status
 from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
 from zun.container.weights import linear
@@ -19,6 +21,11 @@ from zun.topology import CpuSet
 from zun.topology.files import unescaped
 
 LOG = logging.getLogger(__name__)
+
+LEFT_RUNNING = (
+    "Docker does not know the container any more, and its processes still run on the host (process {}{}). It keeps "
+    "what it holds. Tell the operator of the host, who can bring Docker's former store back, or end the processes."
+)
 
 
 class DockerKernel(OnEngine):
@@ -34,6 +41,28 @@ class DockerKernel(OnEngine):
                 f"Cannot read what the kernel allows container {container.uuid}: {exc}. The agent must "
                 f"run in the host's pid and cgroup namespaces."
             ) from exc
+
+    def left_running(self, container: ContainerView) -> RuntimeState | None:
+        """Return the state of a container that Docker does not know and whose processes run, or None if none runs.
+
+        With live-restore, processes run on while Docker is away. A Docker that comes back with another store, or that
+        cannot read its files of the container, does not know them.
+        """
+        pids = processes_of(self.settings.root, container.container_id)
+        if not pids or not container.container_id:
+            return None
+        reason = LEFT_RUNNING.format(pids[0], "" if len(pids) == 1 else f" and {len(pids) - 1} more")
+        return RuntimeState(
+            container.container_id,
+            Status.UNKNOWN,
+            exit_code=None,
+            started_at=container.started_at,
+            finished_at=None,
+            error=reason,
+            pid=pids[0],
+            cpuset_cpus="",
+            cpuset_mems="",
+        )
 
     def use_all_cpus(self, container: ContainerView, state: RuntimeState) -> None:
         try:
@@ -77,6 +106,17 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
         cgroup_cpus=cpus,
         cgroup_mems=mems,
     )
+
+
+def processes_of(root: str | Path, container_id: str | None) -> list[int]:
+    """Return the living processes in the control groups of a container, the lowest pid first."""
+    found = []
+    for each in Path(root, "proc").glob("[0-9]*/cgroup") if container_id else ():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if str(container_id) in each.read_text():
+                state = _fields((each.parent / "status").read_text()).get("State", "")
+                found += [int(each.parent.name)] if state[:1] not in ("Z", "X") else []
+    return sorted(found)
 
 
 def cpus_of(root: str | Path, pid: str) -> CpuSet | None:

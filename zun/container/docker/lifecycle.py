@@ -15,6 +15,7 @@ from zun.container.docker.device_host import DockerDevices
 from zun.container.docker.devices import VARIABLE
 from zun.container.docker.errors import memory_blamed, says
 from zun.container.docker.facts import disk_quota_supported
+from zun.container.docker.kernel import DockerKernel
 from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
 
@@ -25,7 +26,7 @@ STOP_TIMEOUT = 10
 _LEAVING = frozenset({"removing", "dead"})
 
 
-class DockerLifecycle(DockerDevices, DockerWeights):
+class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
     """Runs each operation but ``create`` with one call to the daemon."""
 
     def __init__(self, engine: Engine) -> None:
@@ -131,6 +132,8 @@ class DockerLifecycle(DockerDevices, DockerWeights):
             found = self._engine.find(container)
             if found is not None:
                 self._remove(found["Id"], force=force)
+            elif (left := self.left_running(container)) is not None:
+                raise exceptions.DockerError(str(left.error))
 
     def _adopt(self, container: ContainerView, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return Docker's description of an earlier attempt's object, or None if its name is free now.

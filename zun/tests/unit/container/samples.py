@@ -4,6 +4,7 @@
 import uuid as uuids
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from zun.common.states import Status
@@ -16,6 +17,8 @@ class Sample:
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
     kind: str = "container"
     name: str | None = "sample"
+    container_id: str | None = None
+    started_at: datetime | None = None
     status: Status | None = Status.CREATING
     image: str = "zun-demo"
     cpu: float | None = 1.0

@@ -6,11 +6,13 @@ import os
 import pathlib
 import shutil
 import subprocess
+from datetime import datetime
 from unittest.mock import Mock
 
 import pytest
 
 from zun.common import exceptions
+from zun.common.states import Status
 from zun.container.docker import kernel
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.kernel import DockerKernel, kernel_view, use_all_cpus
@@ -215,3 +217,20 @@ def test_so_is_a_file_of_the_kernel_that_cannot_be_read(machine: Machine) -> Non
     unreadable.mkdir()
     with pytest.raises(exceptions.DockerError, match="namespaces"):
         driver_view(machine)
+
+
+@pytest.mark.parametrize("groups", [V1_GROUPS, f"0::{V2_GROUP}/init\n"], ids=["version-1", "group-inside-version-2"])
+def test_processes_that_docker_does_not_know_are_found(machine: Machine, groups: str) -> None:
+    machine.process(groups, V1_MOUNTS)
+    container = Sample(container_id=ID, started_at=datetime(2026, 11, 28))
+    found = DockerKernel(Engine(Settings(root=str(machine.root)))).left_running(container)
+    assert found is not None
+    assert (found.status, found.pid, found.started_at) == (Status.UNKNOWN, PID, container.started_at)
+    assert f"process {PID})" in str(found.error)
+
+
+@pytest.mark.parametrize(("container_id", "state"), [(ID, "Z"), (ID[::-1], "S"), (None, "S"), ("", "S")])
+def test_other_processes_are_not_left_running(machine: Machine, container_id: str | None, state: str) -> None:
+    machine.process(V1_GROUPS, V1_MOUNTS, state=state)
+    kernel = DockerKernel(Engine(Settings(root=str(machine.root))))
+    assert kernel.left_running(Sample(container_id=container_id)) is None
