@@ -57,6 +57,7 @@ CINDER = v1(46)  # read-only mounts, and mounts of type local beside Cinder
 MIXED = v1(46)  # containers with CPUs of their own and a share of the pool
 DEVICE_LINKS = v1(47)  # devices that GPU links join, of hosts and for containers
 DEVICE_SHARES = v1(47)  # topology of a host shows how many containers may have each device, and how many have it
+ENGINES = v1(47)  # a host shows its container engine
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

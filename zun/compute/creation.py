@@ -20,6 +20,7 @@ from zun.common.states import Kind, Status, TaskState
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.claims import Claim
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.engine_watch import EngineWatch
 from zun.compute.holdings import Holdings
 from zun.compute.networks import Networks, networks_of
 from zun.compute.operations import Operations
@@ -58,6 +59,7 @@ class Creation:
         *,
         tracker: ComputeNodeTracker,
         driver: ContainerDriver,
+        engine: EngineWatch,
         scheduler_api: SchedulerAPI,
         notifier: Notifier,
         networks: Networks,
@@ -69,6 +71,7 @@ class Creation:
         self._hostname = hostname
         self._tracker = tracker
         self._driver = driver
+        self._engine = engine
         self._scheduler_api = scheduler_api
         self._notifier = notifier
         self._networks = networks
@@ -94,7 +97,7 @@ class Creation:
             by_default = self._set_default_disk(container)
             began = time.monotonic()
             try:
-                self._see_runtime()
+                self._see_engine(context)
                 pool = ComputeNode.disk_pool(context, self._hostname) if disk_promised(container) else None
                 claim = self._tracker.container_claim(container, limits, own_disk=pool is None)
                 with claim, self._holdings.claiming(container, claim.plan):
@@ -150,14 +153,12 @@ class Creation:
             permit=permit,
         )
 
-    def _see_runtime(self) -> None:
-        """Raise RuntimeAway where it is down: the host looks empty, and would get one container after the other to
-        fail with.
+    def _see_engine(self, context: RequestContext) -> None:
+        """Raise RuntimeAway where the engine is away, and tell the schedulers: the host looks empty, and would get one
+        container after the other to fail with.
         """
-        try:
-            self._driver.ping()
-        except exceptions.ZunError as exc:
-            raise exceptions.RuntimeAway() from exc
+        if not self._engine.look(context):
+            raise exceptions.RuntimeAway()
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""

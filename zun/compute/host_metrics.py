@@ -54,7 +54,7 @@ class HostCollector(Collector):
         queue.add_metric([self._host], self._waiting())
         yield queue
         runtime = GaugeMetricFamily(
-            "zun_compute_runtime_up", "1 if Docker answered the last ping, which is sent every few seconds, else 0.",
+            "zun_compute_runtime_up", "1 if Docker could be used at the last look, every few seconds, else 0.",
             labels=["host"],
         )  # fmt: skip
         runtime.add_metric([self._host], self._runtime_up())

@@ -7,6 +7,7 @@ from typing import Self
 from zun.compute.capsules import CapsuleMembers
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.creation import Creation
+from zun.compute.engine_watch import EngineWatch
 from zun.compute.glance_images import GlanceImages
 from zun.compute.holdings import Holdings
 from zun.compute.images import Accounts, ImageStore
@@ -60,6 +61,7 @@ class HostParts:
         queues: WorkQueues,
         ledger: Ledger,
         records: Records,
+        engine: EngineWatch,
     ) -> Self:
         images = ImageStore(hostname, driver, glance)
         holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
@@ -72,6 +74,7 @@ class HostParts:
             hostname,
             tracker=tracker,
             driver=driver,
+            engine=engine,
             scheduler_api=scheduler_api,
             notifier=notifier,
             networks=networks,

@@ -25,6 +25,7 @@ from zun.compute.archives import Archives, Space
 from zun.compute.auditor import Auditor
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.endpoint import ComputeEndpoint
+from zun.compute.engine_watch import EngineWatch
 from zun.compute.glance_images import GlanceImages, local_name
 from zun.compute.host_metrics import HostCollector
 from zun.compute.host_parts import HostParts
@@ -108,15 +109,18 @@ class ComputeService:
         self._inventory_turn = threading.Lock()
         """One thread at a time makes the inventory: an older look at the host must not replace a newer one."""
         self._stopping = threading.Event()
-        self._runtime_up = True
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
         endpoint = self._put_together(transport)
         context = admin_context()
         self._network_driver.start()
-        self._heartbeat()
-        self._update_inventory()
+        try:
+            self._update_inventory()
+        except exceptions.Unavailable as exc:
+            self._engine.away_at_start(context, str(exc))
+            raise
+        self._heartbeat()  # not before: a host that does not come up must get no containers
         self._networks.isolate()
         self._recover(context)
         self._ledger.start()
@@ -131,7 +135,7 @@ class ComputeService:
             self._host,
             lambda: (self.tracker.topology, self.tracker.usage),
             lambda: len(self.queues.busy()),
-            lambda: self._runtime_up,
+            lambda: self._engine.up,
             self.auditor.open_findings,
             self.auditor.readings,
         )
@@ -158,6 +162,8 @@ class ComputeService:
         self._scheduler_api = SchedulerAPI(transport, pin=pin)
         notifier = Notifier(conf, f"{COMPUTE_BINARY}.{self._host}")
         accounts = Accounts.from_conf(conf)
+        self._engine = EngineWatch.of_host(self._host, self._driver, self._scheduler_api, conf.state_path)
+        self._driver.judged_by(self._engine.judge)
         self._networks = Networks(self._host, self._network_driver, Published.from_conf(conf))
         self._ledger = self._make_ledger()
         options = conf.compute
@@ -182,6 +188,7 @@ class ComputeService:
             queues=self.queues,
             ledger=self._ledger,
             records=self._records,
+            engine=self._engine,
         )
         self.auditor = Auditor(
             self._host,
@@ -276,15 +283,10 @@ class ComputeService:
             )
 
     def _ping(self) -> None:
-        """Note for the metrics whether the runtime answers."""
-        try:
-            self._driver.ping()
-        except exceptions.ZunError as exc:
-            if self._runtime_up:
-                LOG.warning("The container runtime does not answer: %s", exc)
-            self._runtime_up = False
-        else:
-            self._runtime_up = True
+        """Tell the schedulers when the engine goes away, and describe it anew when it is back."""
+        was_up = self._engine.up
+        if self._engine.look(admin_context()) and not was_up:
+            self._update_inventory()
 
     def _update_inventory(self) -> None:
         context = admin_context()
@@ -306,6 +308,7 @@ class ComputeService:
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)
+        self._engine.found(context, facts.engine)
         if found != self._inventory:
             self._inventory = found
             for note in (*found.topology.notes, *self._used_pages(found.topology, plans)):
@@ -552,7 +555,10 @@ class ComputeService:
             self._background(uuid, self._take_up, context, uuid)
 
     def _follow_events(self) -> None:
-        compare = functools.partial(self._background, "comparison", self._sync_all)
+        def compare() -> None:
+            self._background("comparison", self._sync_all)
+            self._background("inventory", self._update_inventory)  # it may be another engine
+
         follow(self._driver, self._stopping, one=self._look_at, every=compare)
 
     def _background(self, about: str, work: Callable[..., object], *arguments: Any, stops: bool = False) -> None:

@@ -137,6 +137,7 @@ INVENTORY = frozenset(
         "os_type",
         "os",
         "kernel_version",
+        "engine",
         "traits",
     ]
 )

@@ -345,6 +345,45 @@ class RuntimeEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    """Where an engine keeps its containers. An engine shows only the containers of the store that it uses.
+
+    ``engine_id`` is the engine's id, ``folder`` is the folder of its data and ``inode`` the number of this folder in
+    its file system, which is another one if a disk is not mounted there. ``driver`` stores the layers of images and
+    containers, for example ``overlay2``. ``images`` is who keeps the images: ``containerd`` or the engine itself.
+    """
+
+    engine_id: str = ""
+    folder: str = ""
+    inode: int | None = None
+    driver: str = ""
+    images: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """The engine that runs the containers of a host. A text is empty, and another value None, if it does not tell.
+
+    ``runtime`` is the default runtime with its version, for example ``runc 1.3.6``. With ``live_restore``, containers
+    run on while the engine is stopped.
+    """
+
+    name: str = ""
+    version: str = ""
+    api_version: str = ""
+    runtime: str = ""
+    cgroup_version: int | None = None
+    live_restore: bool | None = None
+    store: Store = Store()
+
+
+NO_ENGINE = EngineFacts()
+
+#: Called with the engine at each new connection, and a function that returns the uuids of the containers it shows.
+Judge = Callable[[EngineFacts, Callable[[], AbstractSet[str]]], None]
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """The runtime's description of its host. ``name`` is the agent's configured host name.
 
@@ -367,6 +406,7 @@ class HostFacts:
     cpu_flags: frozenset[str] = frozenset()
     cdi_folders: tuple[str, ...] = ()
     cdi_names: frozenset[str] | None = None
+    engine: EngineFacts = NO_ENGINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -810,6 +850,13 @@ class Facts(Protocol):
     """Describes the host."""
 
     def facts(self) -> HostFacts: ...
+
+    def judged_by(self, judge: Judge) -> None:
+        """Call ``judge`` with the engine at each new connection, before anything else is asked.
+
+        If ``judge`` raises Unavailable, every method does, and each asks again.
+        """
+        ...
 
     def ping(self) -> None:
         """Raise Unavailable if the runtime does not answer within seconds, even if it hangs."""

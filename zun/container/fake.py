@@ -25,10 +25,12 @@ from zun.container.driver import (
     ContainerDevices,
     ContainerView,
     DeviceAccess,
+    EngineFacts,
     HostFacts,
     HugePageView,
     ImageFacts,
     Intruder,
+    Judge,
     KernelView,
     PageStock,
     PinningView,
@@ -36,6 +38,7 @@ from zun.container.driver import (
     RuntimeEvent,
     RuntimeMount,
     RuntimeState,
+    Store,
 )
 from zun.container.fake_archives import InMemoryArchives
 from zun.container.fake_audit import PAGE_SIZES, AuditedKernel
@@ -67,6 +70,7 @@ DEFAULT_FACTS = HostFacts(
     os_type="linux",
     os="In-memory",
     kernel_version="6.1.0",
+    engine=EngineFacts("In-memory", "1.0", store=Store(folder="/memory", driver="memory", images="memory")),
     cpu_flags=frozenset({"sse2", "avx", "avx2"}),
 )
 
@@ -170,6 +174,18 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
             self.runtime.silent.discard(self.host_facts.name)
             for listener in self.runtime.listeners[self.host_facts.name]:
                 listener.put(RuntimeEvent("", RESYNC))
+
+    def replace_engine(self, engine: EngineFacts, *, moved: bool = False) -> None:
+        """Let ``engine`` come in the place of the present one. It shows the containers that were made in its store.
+
+        ``moved``: everything was moved to its store before.
+        """
+        with self.runtime.lock:
+            if not moved:
+                self.runtime.change_store(self.host_facts.engine.store, engine.store)
+            self.host_facts = replace(self.host_facts, engine=engine)
+            self._judged = False
+        self.join_events()
 
     def heard(self) -> bool:
         """Return whether every listener has processed every event of this host so far."""
@@ -435,6 +451,9 @@ class InMemoryDriver(InMemoryImages, InMemoryVolumes, InMemoryConsole, InMemoryA
     def facts(self) -> HostFacts:
         with self._operation("facts", None):
             return self.host_facts
+
+    def judged_by(self, judge: Judge) -> None:
+        self._judge, self._judged = judge, False
 
     def ping(self) -> None:
         with self._operation("ping", None):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zun.common import exceptions
-from zun.container.driver import ContainerView, HostFacts
+from zun.container.driver import ContainerView, HostFacts, Judge
 from zun.container.fake_runtime import InMemoryRuntime, RuntimeObject
 
 
@@ -24,6 +24,8 @@ class OnRuntime:
     def __init__(self, *, host_facts: HostFacts, runtime: InMemoryRuntime) -> None:
         self.host_facts = host_facts
         self.runtime = runtime
+        self._judge: Judge | None = None
+        self._judged = True
         self._failures: dict[str, list[_Failure]] = defaultdict(list)
         self._hooks: dict[str, list[Callable[[ContainerView | None], None]]] = defaultdict(list)
 
@@ -47,6 +49,9 @@ class OnRuntime:
         """Call hooks, raise planned failures, and hold the runtime's lock during the block."""
         for hook in tuple(self._hooks.get(name, ())):
             hook(container)
+        if not self._judged and self._judge is not None:
+            self._judge(self.host_facts.engine, lambda: {*self.runtime.by_host[self.host_facts.name]})
+            self._judged = True
         failure = self._next_failure(name)
         if failure is not None and not failure.after:
             raise failure.error

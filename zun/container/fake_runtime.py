@@ -18,6 +18,7 @@ from zun.container.driver import (
     RuntimeEvent,
     RuntimeMount,
     RuntimeState,
+    Store,
 )
 from zun.topology.device_request import GivenDevice
 
@@ -118,9 +119,15 @@ class InMemoryRuntime:
         self.ended = threading.Condition(self.lock)  # notified when a process has ended
         self.objects: dict[str, RuntimeObject] = {}
         self.by_host: dict[str, dict[str, RuntimeObject]] = defaultdict(dict)
+        self._stores: dict[Store, tuple[dict[str, RuntimeObject], dict[str, dict[str, RuntimeObject]]]] = {}
         self.silent: set[str] = set()  # hosts whose stream of events is cut
         self.listeners: dict[str, list[queue.Queue[RuntimeEvent]]] = defaultdict(list)
         self._pids = itertools.count(1001)
+
+    def change_store(self, before: Store, after: Store) -> None:
+        """Put the objects of the store ``before`` aside, and show those of ``after``. Their processes go on."""
+        self._stores[before] = self.objects, self.by_host
+        self.objects, self.by_host = self._stores.pop(after, ({}, defaultdict(dict)))
 
     def add(self, made: RuntimeObject) -> None:
         self.objects[made.uuid] = made

@@ -248,6 +248,7 @@ _MEMORY = Whole("memory in MiB", AMOUNT.most)
 _DISK = Whole("disk in GiB", 2**31 - 1)
 _LABELS, _LABEL = Listed("labels", 1000), Text("a label", 4096)
 _RUNTIMES, _TRAITS = Listed("runtimes", 100), Listed("traits", 2000)
+_REASON = Text("a reason", 4096)
 
 
 def _read_labels(value: dict[str, Any]) -> None:
@@ -263,6 +264,13 @@ def _read_runtimes(value: list[Any]) -> None:
 def _read_traits(value: list[Any]) -> None:
     for name in _TRAITS(value):
         NAME(name)
+
+
+def _read_engine(value: dict[str, Any]) -> None:
+    if value["away"] is not None:
+        _REASON(value["away"])
+    for each in (value["name"], value["version"], value["api_version"], value["runtime"]):
+        NAME(each)
 
 
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
@@ -419,6 +427,7 @@ compute_nodes = sa.Table(
     sa.Column("kernel_version", text(128)),
     _json("compute_nodes.traits", [], info=read_by(_read_traits)),  # as its agent found them
     _json("compute_nodes.added_traits", []),  # by administrators
+    _json("compute_nodes.engine", info=read_by(_read_engine, 8192)),  # EngineFacts, and why it is away
 )
 
 services = sa.Table(

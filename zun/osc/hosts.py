@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands ``openstack appcontainer host list``, ``host topology show``, ``host trait ...`` and ``host audit``."""
+"""Commands of ``openstack appcontainer host``: ``list``, ``show``, ``topology show``, ``trait ...`` and ``audit``."""
 
 import argparse
 import os
@@ -197,3 +197,20 @@ class ListHost(filtered.Whole, hosts.ListHost):
     """List available hosts"""
 
     noun = "hosts"
+
+
+class ShowHost(hosts.ShowHost):
+    """Show a host
+
+    A server from microversion 1.47 on also tells the container engine of the host, and why the host cannot use it.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        if not versions.offers(manager.container, versions.ENGINES_VERSION):
+            return super().take_action(parsed_args)
+        http = versions.http_at(manager.container, "appcontainer host show", versions.ENGINES_VERSION)
+        _, host = http.json_request("GET", f"/v1/hosts/{versions.segment(parsed_args.host)}")
+        engine = host.pop("engine")
+        shown = {**host, **{f"engine_{name}": value for name, value in (engine or {}).items()}}
+        return tuple(shown), tuple(shown.values())

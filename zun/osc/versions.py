@@ -32,7 +32,7 @@ DEVICE_REQUESTS_VERSION = api_versions.APIVersion("1.45")
 CAPABILITIES_VERSION = DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = api_versions.APIVersion("1.46")
 CINDER_VERSION = api_versions.APIVersion("1.46")
 MIXED_VERSION = api_versions.APIVersion("1.46")
-LINKS_VERSION = api_versions.APIVersion("1.47")
+ENGINES_VERSION = LINKS_VERSION = api_versions.APIVersion("1.47")
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:

@@ -59,7 +59,7 @@ class Columns(Sequence[HostState]):
     """The number of the host's disk pool, or -1 if the host has none."""
     pinning: Bools
     serving: Bools
-    """True if the host has a compute service that is neither disabled nor forced down."""
+    """True if the host has an engine, and a compute service that is neither disabled nor forced down."""
     seen: Ints
     """Time of the last heartbeat of that service, in microseconds since 1970."""
 
@@ -311,10 +311,11 @@ class Columns(Sequence[HostState]):
         ):
             self._write_room(row, host)
         store["own_free_disk"][row] = host.own_free_disk
-        if before is None or host.service is not before.service:
+        if before is None or host.service is not before.service or host.engine_away != before.engine_away:
             service = host.service
             self.on_services.clear()
-            store["serving"][row] = service is not None and not service["disabled"] and not service["forced_down"]
+            open_ = service is not None and not service["disabled"] and not service["forced_down"]
+            store["serving"][row] = open_ and not host.engine_away
             store["seen"][row] = NEVER if service is None else microseconds(last_sign(service))
         store["pinning"][row] = host.enable_cpu_pinning
         for values in self._values.values():

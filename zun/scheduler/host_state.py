@@ -111,7 +111,8 @@ class Room:
 class HostState:
     """One host at one moment. Memory is in MiB, disk in GiB.
 
-    ``service`` is the row of its compute service, or None. ``groups`` counts the members of each container group that
+    ``service`` is the row of its compute service, or None. ``engine_away`` says why the host cannot use its container
+    engine, None if it can. ``groups`` counts the members of each container group that
     hold resources here, ``images`` the containers of each image. ``io_ops`` counts the containers and images that the
     host makes or rebuilds, with those that were just chosen for the host. ``failures`` are the times (of the table's
     clock) at which the host failed to make or start a container.
@@ -133,6 +134,7 @@ class HostState:
     runtimes: tuple[str, ...] = ()
     traits: frozenset[str] = frozenset()
     service: Mapping[str, Any] | None = None
+    engine_away: str | None = None
     architecture: str | None = None
     os_type: str | None = None
     aggregates: tuple[Aggregate, ...] = ()

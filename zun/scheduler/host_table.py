@@ -243,7 +243,7 @@ class HostTable:
         """Return the hosts whose services are disabled or forced down in the table but not in the database."""
         with self._lock:
             there = (self._hosts[row] for row in np.flatnonzero(~self._hosts.serving).tolist())
-            closed = {state.hostname for state in there if state.service is not None}
+            closed = {each.hostname for each in there if each.service is not None and not each.engine_away}
         return closed - services.closed(COMPUTE_BINARY) if closed else closed
 
     def _compare_due(self) -> None:
@@ -400,6 +400,7 @@ class HostTable:
             labels=_texts(node["labels"]),
             runtimes=tuple(each for each in node["runtimes"] if isinstance(each, str)),
             traits=self._shared_traits(node),
+            engine_away=_away(node),
             architecture=node["architecture"],
             os_type=node["os_type"],
             aggregates=mine,
@@ -502,6 +503,12 @@ class HostTable:
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the entries whose values are texts. Others were edited by hand and would break the read of all hosts."""
     return {key: value for key, value in record.items() if isinstance(value, str)}
+
+
+def _away(node: Mapping[str, Any]) -> str | None:
+    """Return why the engine of the node cannot be used, None if it can or its agent does not tell."""
+    away = (node["engine"] or {}).get("away")
+    return away if isinstance(away, str) else None
 
 
 def _settle() -> None:

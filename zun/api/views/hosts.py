@@ -20,6 +20,26 @@ from zun.topology.foreign import ForeignShare
 NOUN = "hosts"
 
 
+class Engine(TypedDict):
+    """The container engine of a host. A text is empty, and another value null, if the engine does not tell it.
+
+    ``runtime`` is the default runtime and its version, ``storage_driver`` stores the layers of images and containers in
+    ``folder``, and ``image_store`` is who keeps images. ``away`` says why the host cannot use its engine and gets no
+    containers, or is null.
+    """
+
+    name: str
+    version: str
+    api_version: str
+    runtime: str
+    cgroup_version: int | None
+    live_restore: bool | None
+    folder: str
+    storage_driver: str
+    image_store: str
+    away: str | None
+
+
 class Host(TypedDict):
     uuid: str
     links: list[links.Link]
@@ -39,6 +59,7 @@ class Host(TypedDict):
     labels: dict[str, str]
     runtimes: list[str]
     enable_cpu_pinning: bool
+    engine: NotRequired[Annotated[Engine | None, microversion.ENGINES]]
 
 
 class Hosts(TypedDict):
@@ -144,9 +165,9 @@ class Audit(TypedDict):
     isolation: list[dict[str, Any]]
 
 
-def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
+def show(row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Version) -> Host:
     """Return the inventory of a host, with memory in MiB and disk in GiB."""
-    return {
+    shown: Host = {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),
         "hostname": row["hostname"],
@@ -166,6 +187,29 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str) -> Host:
         "runtimes": row["runtimes"],
         "enable_cpu_pinning": bool(row["enable_cpu_pinning"]),
     }
+    if version >= microversion.ENGINES:
+        shown["engine"] = _engine(row["engine"] or {})
+    return shown
+
+
+def _engine(told: Mapping[str, Any]) -> Engine | None:
+    """Return the engine as its host told it, None if the host has not told it yet."""
+    try:
+        store = told["store"]
+        return {
+            "name": str(told["name"]),
+            "version": str(told["version"]),
+            "api_version": str(told["api_version"]),
+            "runtime": str(told["runtime"]),
+            "cgroup_version": told["cgroup_version"],
+            "live_restore": told["live_restore"],
+            "folder": str(store["folder"]),
+            "storage_driver": str(store["driver"]),
+            "image_store": str(store["images"]),
+            "away": told["away"],
+        }
+    except (KeyError, TypeError):  # not written yet, or by hand
+        return None
 
 
 def of_traits(row: Mapping[str, Any]) -> Traits:

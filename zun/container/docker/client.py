@@ -5,7 +5,7 @@ import functools
 import logging
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -180,6 +180,11 @@ class Engine:
         self._client: APIClient | None = None
         self._connecting = threading.Lock()
         self._adviser = Adviser()
+        self._check: Callable[[APIClient], None] | None = None
+
+    def checked_by(self, check: Callable[[APIClient], None]) -> None:
+        """Call ``check`` with each new client before anybody else has it. If it raises, there is no client."""
+        self._check = check
 
     @property
     def api(self) -> APIClient:
@@ -191,6 +196,8 @@ class Engine:
                 if client is None:
                     with self.translated("connect to Docker"):
                         client = self._connect(self.settings.default_timeout, self.settings.connections)
+                        if self._check is not None:
+                            self._check(client)
                     client.hooks["response"].append(functools.partial(self._understood, client))
                     self._client = client
         return client
@@ -221,6 +228,7 @@ class Engine:
     @contextmanager
     def patient(self) -> Iterator[APIClient]:
         """Give a client for one call that may take minutes because it writes much to disk."""
+        _ = self.api  # the daemon may have to be checked
         client = self._connect(PATIENCE, 1)
         try:
             yield client

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from docker import APIClient
+
 from zun.common.units import GIB, MIB
-from zun.container.docker.client import OnEngine, ask
-from zun.container.driver import HostFacts
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, OnEngine, ask
+from zun.container.driver import NO_ENGINE, EngineFacts, HostFacts, Judge, Store
 from zun.topology.files import unescaped
 
 LOG = logging.getLogger(__name__)
@@ -30,15 +32,26 @@ PING_SECONDS = 10
 class DockerFacts(OnEngine):
     def facts(self) -> HostFacts:
         with self._engine.translated("describe itself"):
-            info = self._engine.api.info()
+            info, version = self._engine.api.info(), self._engine.api.version()
         settings = self.settings
         return host_facts(
             info,
+            engine=engine_facts(info, version, settings.root),
             name=settings.host_label,
             disk_total_gib=_disk_total_gib(settings.root, containers_folder(info, settings.root)),
             disk_quota=disk_quota_supported(info, settings.root),
             cpu_flags=_cpu_flags(settings.root),
         )
+
+    def judged_by(self, judge: Judge) -> None:
+        def check(client: APIClient) -> None:
+            judge(engine_facts(client.info(), client.version(), self.settings.root), lambda: uuids_of(client))
+
+        def uuids_of(client: APIClient) -> set[str]:
+            labels = [f"{LABEL_HOST}={self.settings.host_label}", LABEL_UUID]
+            return {each["Labels"][LABEL_UUID] for each in client.containers(all=True, filters={"label": labels})}
+
+        self._engine.checked_by(check)
 
     def ping(self) -> None:
         with self._engine.translated("answer a ping"):
@@ -52,6 +65,7 @@ def host_facts(
     disk_total_gib: int,
     disk_quota: bool,
     cpu_flags: frozenset[str] = frozenset(),
+    engine: EngineFacts = NO_ENGINE,
 ) -> HostFacts:
     labels = (label.partition("=") for label in info.get("Labels") or ())
     return HostFacts(
@@ -69,7 +83,39 @@ def host_facts(
         cpu_flags=cpu_flags,
         cdi_folders=tuple(info.get("CDISpecDirs") or ()),
         cdi_names=cdi_names(info),
+        engine=engine,
     )
+
+
+def engine_facts(info: Mapping[str, Any], version: Mapping[str, Any], root: str | Path) -> EngineFacts:
+    """Return the engine of Docker's answers to ``/info`` and ``/version``."""
+    folder = str(info.get("DockerRootDir") or "")
+    runtime = str(info.get("DefaultRuntime") or "")
+    versions = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
+    cgroups = str(info.get("CgroupVersion") or "")
+    return EngineFacts(
+        name="Docker",
+        version=str(version.get("Version") or ""),
+        api_version=str(version.get("ApiVersion") or ""),
+        runtime=f"{runtime} {versions.get(runtime, '')}".strip(),  # Docker knows the version of runc only
+        cgroup_version=int(cgroups) if cgroups.isdecimal() else None,
+        live_restore=info.get("LiveRestoreEnabled"),
+        store=Store(
+            engine_id=str(info.get("ID") or ""),
+            folder=folder,
+            inode=_inode(root, folder),
+            driver=str(info.get("Driver") or ""),
+            images="containerd" if in_containerd(info) else "Docker",
+        ),
+    )
+
+
+def _inode(root: str | Path, folder: str) -> int | None:
+    """Return the number of ``folder``, None if this agent does not see the files of its machine."""
+    try:
+        return Path(root, folder.lstrip("/")).stat().st_ino
+    except OSError:
+        return None
 
 
 def cdi_names(info: Mapping[str, Any]) -> frozenset[str] | None:

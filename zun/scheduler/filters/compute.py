@@ -17,7 +17,7 @@ KEPT = 10**9  # microseconds for which a result stays valid if no heartbeat is a
 
 
 class ComputeFilter(HostFilter):
-    """Drop hosts whose compute service is down, disabled or forced down."""
+    """Drop hosts whose compute service is down, disabled or forced down, and hosts without a usable engine."""
 
     def __init__(self, conf: cfg.ConfigOpts, now: Callable[[], datetime] | None = None) -> None:
         self._down_seconds: int = conf.service_down_time
@@ -37,6 +37,8 @@ class ComputeFilter(HostFilter):
             if ahead > 0:
                 return f"its compute service reported {ahead:.0f} s from now: its clock differs from the scheduler's"
             return f"its compute service has not reported for {self._down_seconds} s"
+        if host.engine_away:
+            return "its container engine cannot be used"
         return None
 
     def found(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
@@ -45,6 +47,8 @@ class ComputeFilter(HostFilter):
             return {}
         if service["disabled"]:
             return {"disabled_reason": service["disabled_reason"]}
+        if host.engine_away:
+            return {"engine_away": host.engine_away}
         seen = service["last_seen_up"]
         return {"last_seen_up": None if seen is None else seen.isoformat()}
 

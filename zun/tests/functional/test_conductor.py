@@ -11,6 +11,7 @@ import itertools
 import logging
 import math
 import sys
+from dataclasses import asdict
 
 import pytest
 import sqlalchemy as sa
@@ -347,10 +348,14 @@ def test_a_host_writes_its_inventory_only(values, things, as_host, caplog):
 
 
 def test_the_inventory_of_an_agent_is_written(things, as_host):
-    found = inventory(configuration(), machine(cells=2, cores=2), InMemoryDriver().facts())
+    told = InMemoryDriver().facts()
+    found = inventory(configuration(), machine(cells=2, cores=2), told)
+    engine = {**asdict(told.engine), "away": None}
     with as_host("one"):
         ComputeNode.put(CONTEXT, "one", {**found.columns, "topology": found.topology.to_dict()})
-    assert {*found.columns, "topology"} == rules.INVENTORY
+        ComputeNode.put(CONTEXT, "one", {"engine": engine})
+    assert compute_nodes.find("one")["engine"] == engine
+    assert {*found.columns, "topology", "engine"} == rules.INVENTORY
 
 
 @pytest.mark.parametrize("status", ["Creating", "Stopped", None])

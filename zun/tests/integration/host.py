@@ -26,7 +26,7 @@ def group_of(pid, controller="cpuset"):
 class Host:
     """One agent on the real daemon, everything else in this process."""
 
-    def __init__(self, url, wrapped=lambda driver: driver, **options):
+    def __init__(self, url, wrapped=lambda driver: driver, volumes=None, **options):
         self.name = f"test-{uuid.uuid4().hex[:8]}"
         self.engine = docker.APIClient(url, version="auto")
         self.cloud = Cloud({}, compute__audit_interval=0, **options)
@@ -35,6 +35,8 @@ class Host:
         )
         self.cloud.networks[self.name] = InMemoryNetworks(own_default=False)
         self.cloud.machines[self.name] = discovered()
+        if volumes is not None:  # else they are in memory
+            self.cloud.volumes[self.name] = volumes
         self.cloud.start_agent(self.name)
         self.context = RequestContext(user_id="alice", project_id="demo", roles=["member"])
         self.began = int(time.time())

@@ -56,7 +56,7 @@ class Hosts:
         call.access.require("host:get_all")
         rows = db.page(**page.place)
         usage = db.usage([row["hostname"] for row in rows])
-        shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url) for row in rows]
+        shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url, call.version) for row in rows]
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"hosts": shown, "next": following})
 
@@ -64,7 +64,7 @@ class Hosts:
         call.access.require("host:get")
         row = db.find(call.parameters["host"])
         usage = db.usage([row["hostname"]]).get(row["hostname"], NOTHING_HELD)
-        return Answer(views.show(row, usage, call.base_url))
+        return Answer(views.show(row, usage, call.base_url, call.version))
 
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")

@@ -90,6 +90,31 @@ def test_usage_is_what_containers_hold(admin_api, host_row, holding, placed):
     assert admin_api.get("/v1/hosts/").json == {"hosts": [expected], "next": None}
 
 
+TOLD = {
+    "name": "Docker", "version": "28.5.2", "api_version": "1.51", "runtime": "runc 1.3.6", "cgroup_version": 2,
+    "live_restore": True, "away": None,
+    "store": {"engine_id": "49", "folder": "/var/lib/docker", "inode": 2, "driver": "overlay2", "images": "Docker"},
+}  # fmt: skip
+SHOWN = {
+    "name": "Docker", "version": "28.5.2", "api_version": "1.51", "runtime": "runc 1.3.6", "cgroup_version": 2,
+    "live_restore": True, "folder": "/var/lib/docker", "storage_driver": "overlay2", "image_store": "Docker",
+    "away": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "expected"), [
+    pytest.param(TOLD, SHOWN, id="usable"),
+    pytest.param({**TOLD, "away": "it does not answer"}, {**SHOWN, "away": "it does not answer"}, id="away"),
+    pytest.param(None, None, id="agent-of-an-earlier-release"),
+    pytest.param({"store": 5}, None, id="written-by-hand"),
+])  # fmt: skip
+def test_host_shows_its_engine(admin_api, host_row, told, expected):
+    compute_nodes.put("host-1", {"engine": told})
+    assert admin_api.at("1.47").get("/v1/hosts/host-1").json["engine"] == expected
+    assert admin_api.at("1.47").get("/v1/hosts").json["hosts"][0]["engine"] == expected
+    assert "engine" not in admin_api.at("1.46").get("/v1/hosts/host-1").json
+
+
 def test_cpus_in_use_are_written_exactly(admin_api, host_row, holding):
     for number in range(3):
         holding(f"part-{number}", cpus=0.2, memory_mib=1, cpu_policy="shared")

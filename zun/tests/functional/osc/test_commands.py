@@ -2,6 +2,7 @@
 """The commands against a real HTTP server: what they send, and what they print."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -336,6 +337,21 @@ def test_topology_table_names_every_holder():
     with serving({("GET", "/v1/hosts/h1/topology"): (200, document)}) as server:
         printed = run(hosts.ShowHostTopology, server, "-f", "value", "-c", "Held By", "h1")
     assert printed.splitlines() == ["web 1; log (shared)", "web (memory); c-2 2; log (shared)"]
+
+
+def test_host_show_tells_the_engine():
+    engine = {"name": "Docker", "version": "28.5.2", "away": None}
+    answers = {("GET", "/v1/hosts/h1"): (200, {"hostname": "h1", "cpus": 8, "engine": engine})}
+    with serving(answers, max_version="1.47") as server:
+        shown = json.loads(run(hosts.ShowHost, server, "-f", "json", "h1"))
+    assert shown == {
+        "hostname": "h1", "cpus": 8, "engine_name": "Docker", "engine_version": "28.5.2", "engine_away": None
+    }  # fmt: skip
+
+
+def test_host_show_of_an_older_server_has_no_engine():
+    with serving({("GET", "/v1/hosts/h1"): (200, {"hostname": "h1"})}, max_version="1.46") as server:
+        assert json.loads(run(hosts.ShowHost, server, "-f", "json", "h1")) == {"hostname": "h1"}
 
 
 def test_topology_lists_devices():

@@ -29,7 +29,7 @@ class OwnDaemon:
     ``options`` are more of dockerd. With ``--host=fd://`` it also serves ``listener``, since it cannot listen for
     programs outside of its network by itself. With ``bridge``, the daemon is in the network of the test, and this
     bridge, which must exist, is its default network. ``sees`` are files of this machine, and those that the daemon sees
-    in their places.
+    in their places. ``program`` may be the dockerd of another release: one folder may be given to one after the other.
     """
 
     def __init__(
@@ -39,12 +39,13 @@ class OwnDaemon:
         listener: socket.socket | None = None,
         bridge: str | None = None,
         sees: Mapping[str, pathlib.Path] | None = None,
+        program: str = "dockerd",
     ) -> None:
         self.data = folder / "data"
         self.url = f"unix://{folder}/docker.sock"
         self._folder = folder
         self._command = [
-            *(("unshare", "--net") if bridge is None else ()), "dockerd",
+            *(("unshare", "--net") if bridge is None else ()), program,
             f"--data-root={self.data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/docker.pid",
             f"--host={self.url}", "--storage-driver=vfs", f"--bridge={bridge or 'none'}", "--iptables=false",
             "--ip-forward=false", "--shutdown-timeout=1", *options,

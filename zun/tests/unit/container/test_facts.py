@@ -8,11 +8,12 @@ from zun.container.docker.facts import (
     cdi_names,
     containers_folder,
     disk_quota_supported,
+    engine_facts,
     has_project_quota,
     host_facts,
     shared_flags,
 )
-from zun.container.driver import HostFacts
+from zun.container.driver import EngineFacts, HostFacts, Store
 
 INFO = {
     "MemTotal": 25276514304,
@@ -49,6 +50,44 @@ def test_host_facts() -> None:
         kernel_version="6.1.0",
         cpu_flags=frozenset({"avx2"}),
     )
+
+
+VERSION = {
+    "Version": "28.5.2",
+    "ApiVersion": "1.51",
+    "Components": [{"Name": "Engine", "Version": "28.5.2"}, {"Name": "runc", "Version": "1.3.6"}],
+}
+ENGINE = {"ID": "4995abdc", "Driver": "overlay2", "DefaultRuntime": "runc", "CgroupVersion": "2"}
+
+
+@pytest.mark.parametrize(("info", "expected"), [
+    pytest.param(
+        {**ENGINE, "DriverStatus": [["Backing Filesystem", "extfs"]], "LiveRestoreEnabled": True},
+        {"runtime": "runc 1.3.6", "cgroup_version": 2, "live_restore": True, "images": "Docker"},
+        id="overlay2",
+    ),
+    pytest.param(
+        {**ENGINE, "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]], "DefaultRuntime": "crun"},
+        {"runtime": "crun", "cgroup_version": 2, "live_restore": None, "images": "containerd"},
+        id="store-of-containerd",
+    ),
+    pytest.param(
+        {**ENGINE, "CgroupVersion": ""},
+        {"runtime": "runc 1.3.6", "cgroup_version": None, "live_restore": None, "images": "Docker"},
+        id="no-cgroup-version",
+    ),
+])  # fmt: skip
+def test_engine_facts(tmp_path: pathlib.Path, info: dict[str, Any], expected: dict[str, Any]) -> None:
+    folder = tmp_path / "var/lib/docker"
+    folder.mkdir(parents=True)
+    images = expected.pop("images")
+    store = Store("4995abdc", "/var/lib/docker", folder.stat().st_ino, "overlay2", images)
+    told = engine_facts({**info, "DockerRootDir": "/var/lib/docker"}, VERSION, tmp_path)
+    assert told == EngineFacts("Docker", "28.5.2", "1.51", store=store, **expected)
+
+
+def test_engine_that_tells_nothing_has_empty_facts(tmp_path: pathlib.Path) -> None:
+    assert engine_facts({}, {}, tmp_path / "none").store == Store(images="Docker")
 
 
 FOUND = [{"Source": "cdi", "ID": "a.com/b=c"}, {"Source": "other", "ID": "x"}]

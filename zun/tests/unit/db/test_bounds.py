@@ -3,11 +3,13 @@
 
 import datetime
 import math
+from dataclasses import asdict
 
 import pytest
 
 from zun.common.states import Status
 from zun.compute.inventory import inventory
+from zun.container.driver import EngineFacts
 from zun.container.fake import InMemoryDriver
 from zun.db import bounds, models
 from zun.db.bounds import excess, problem
@@ -51,6 +53,9 @@ def test_excess_is_named(value, words):
     assert words in excess(value)
 
 
+ENGINE = {**asdict(EngineFacts("Docker", "28.5.2", "1.51", "runc 1.3.6")), "away": None}
+
+
 @pytest.mark.parametrize(("column", "value", "words"), [
     pytest.param(NODES.cpus, -1, "cpus must be a whole number from 0 to 8192, got -1", id="negative"),
     pytest.param(NODES.cpus, 8193, "got 8193", id="more-cpus-than-any-kernel"),
@@ -71,6 +76,10 @@ def test_excess_is_named(value, words):
     pytest.param(NODES.traits, [["T"]], "a name must be", id="trait-of-another-type"),
     pytest.param(NODES.labels, {"rack": "x" * 5000}, "a label must be", id="long-label"),
     pytest.param(NODES.labels, {"rack": 1}, "a label must be", id="label-of-another-type"),
+    pytest.param(NODES.engine, {**ENGINE, "away": "x" * 5000}, "a reason must be", id="long-reason"),
+    pytest.param(NODES.engine, {**ENGINE, "version": 28}, "a name must be", id="number-for-version"),
+    pytest.param(NODES.engine, {"away": None}, "engine cannot be read: KeyError", id="engine-without-facts"),
+    pytest.param(NODES.engine, ENGINE, None, id="engine"),
     pytest.param(NODES.runtimes, ["r"] * 101, "runtimes must be a list", id="many-runtimes"),
     pytest.param(NODES.topology, {}, None, id="no-topology-yet"),
     pytest.param(NODES.topology, {"cells": None}, "topology cannot be read", id="no-cells"),

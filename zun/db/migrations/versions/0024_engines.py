@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container engines of hosts"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0024"
+down_revision = "0023"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("compute_nodes", sa.Column("engine", sa.JSON()))
