@@ -76,10 +76,14 @@ class DockerNetworks(OnEngine):
                 "and this host. Set it to project, and rebuild the containers that are on docker0."
             )
         return cls(
-            Engine(Settings.from_conf(conf, connections=8)),
+            cls.engine(conf),
             None if options.default_network == "docker0" else pool,
             Firewall.from_conf(conf) if options.firewall else None,
         )
+
+    @classmethod
+    def engine(cls, conf: cfg.ConfigOpts) -> Engine:
+        return Engine(Settings.from_conf(conf, connections=8))
 
     def start(self) -> None:
         return

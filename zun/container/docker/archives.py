@@ -9,7 +9,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine, object_name
-from zun.container.docker.errors import says, unbroken
+from zun.container.docker.errors import NO_PODMAN_OBJECT, says, unbroken
 from zun.container.driver import ContainerView
 
 #: The word, for example in ``archive/tar: invalid tar header``, and not the letters in "restarting".
@@ -44,6 +44,6 @@ def _path_error(exc: docker_errors.APIError, path: str) -> Exception:
     reason = str(exc.explanation or exc)
     # Older daemons answer 500 for a path that is no directory, and every daemon for a stream that is no tar.
     theirs = exc.status_code == 400 or says(exc, "not a directory") or _TAR.search(reason)
-    if theirs or (exc.status_code == 404 and not says(exc, "no such container:")):
+    if theirs or (exc.status_code == 404 and not says(exc, "no such container:", NO_PODMAN_OBJECT)):
         return exceptions.InvalidValue(f"path: '{path[:64]}': {reason}")
     return exc

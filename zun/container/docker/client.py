@@ -122,7 +122,7 @@ class Settings:
         )
 
 
-class _OnePool(UnixHTTPAdapter):
+class SocketAdapter(UnixHTTPAdapter):
     """An adapter with one pool of connections to the socket.
 
     docker-py keeps one pool for each URL and closes the least used pools beyond 25. Every container has its own URLs,
@@ -141,7 +141,7 @@ def connect(api_url: str, timeout: float, connections: int, tls: TLS | None = No
     adapter: requests.adapters.BaseAdapter
     if api_url.startswith(("unix://", "http+unix://")):
         scheme = "http+docker://"
-        adapter = _OnePool("http+unix://" + api_url.split("://", 1)[1], timeout, max_pool_size=connections)
+        adapter = SocketAdapter("http+unix://" + api_url.split("://", 1)[1], timeout, max_pool_size=connections)
     else:
         scheme = "https://" if tls else "http://"
         adapter = requests.adapters.HTTPAdapter(pool_maxsize=connections)
@@ -175,6 +175,9 @@ class Engine:
     version, the client is replaced, and the request is sent again in the new version.
     """
 
+    #: The engine in texts for people.
+    name = "Docker"
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._client: APIClient | None = None
@@ -194,13 +197,18 @@ class Engine:
             with self._connecting:
                 client = self._client
                 if client is None:
-                    with self.translated("connect to Docker"):
+                    with self.translated(f"connect to {self.name}"):
                         client = self._connect(self.settings.default_timeout, self.settings.connections)
                         if self._check is not None:
                             self._check(client)
                     client.hooks["response"].append(functools.partial(self._understood, client))
                     self._client = client
         return client
+
+    @property
+    def base(self) -> str:
+        """Return the beginning of the path of every request."""
+        return f"/v{self.api.api_version}"
 
     def forget(self, client: APIClient) -> None:
         """Let the next call make a new client: the daemon of ``client`` may have been replaced."""
@@ -241,7 +249,7 @@ class Engine:
     def translated(self, action: str, container: Named | None = None) -> AbstractContextManager[None]:
         """Return a context that turns docker-py's errors into the service's. ``action`` completes "could not ..."."""
         uuid, name = ("", None) if container is None else (container.uuid, container.name)
-        return translated(action, uuid, self.settings.api_url, self._adviser, name=name)
+        return translated(action, uuid, self.settings.api_url, self._adviser, name=name, engine=self.name)
 
     def find(self, container: ContainerView) -> dict[str, Any] | None:
         """Return Docker's description of the container's object on this host, or None if there is no object.
@@ -263,10 +271,10 @@ class Engine:
             try:
                 if found is None:
                     self.api.rename(entry["Id"], name)
-                    LOG.warning("Container %s was called %s at Docker; renamed it back", container.uuid, entry["Names"])
+                    LOG.warning("Container %s was called %s; renamed it back", container.uuid, entry["Names"])
                 else:
                     names = entry["Names"]
-                    LOG.warning("Container %s is called %s at Docker, and its name is taken", container.uuid, names)
+                    LOG.warning("Container %s is called %s, and its name is taken", container.uuid, names)
                 return self.api.inspect_container(entry["Id"])
             except docker_errors.NotFound:
                 continue

@@ -72,11 +72,15 @@ class DockerConsole(OnEngine):
     def top(self, container: ContainerView) -> Sequence[Mapping[str, str]]:
         name = object_name(container.uuid)
         with self._engine.translated("list the processes of", container):
-            rows = self._engine.api.top(name, _PS_ARGS)["Processes"] or []
+            rows = self._rows(name)
             container_id = self._engine.api.inspect_container(name)["Id"]
         found = [dict(zip(FIELDS, row, strict=True)) for row in rows]
         # Docker filters the output of ps by its own list of ids. The control group of each process is the proof.
         return [each for each in found if self._inside(int(each["pid"]), container_id)]
+
+    def _rows(self, name: str) -> Sequence[Sequence[str]]:
+        """Return the lines of ps with the values of FIELDS. Raises docker-py's errors."""
+        return self._engine.api.top(name, _PS_ARGS)["Processes"] or []
 
     def _inside(self, pid: int, container_id: str) -> bool:
         """Return whether ``pid`` is a live process of the container."""

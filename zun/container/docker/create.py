@@ -178,7 +178,7 @@ def _host_config(
     if settings.network_mode:
         config["NetworkMode"] = settings.network_mode
     if container.restart_policy:
-        config["RestartPolicy"] = _restart_policy(container.restart_policy)
+        config["RestartPolicy"] = restart_policy(container.restart_policy)
     if container.runtime:
         config["Runtime"] = container.runtime
     if container.disk and disk_quota:
@@ -212,7 +212,7 @@ def _hugetlbfs(mount: RuntimeMount) -> dict[str, Any]:
     return {"NoCopy": True, "DriverConfig": driver}
 
 
-def _restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
+def restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
     name = policy.get("Name") or "no"
     # The row stores the count as text. Docker refuses a count with any other policy.
     count = _number("MaximumRetryCount", policy.get("MaximumRetryCount")) if name == "on-failure" else 0

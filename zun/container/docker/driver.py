@@ -36,8 +36,10 @@ class DockerDriver(
 ):
     """Runs containers on one Docker daemon. Threads may share it; it connects at first use."""
 
+    engine_class = Engine
+
     def __init__(self, settings: Settings) -> None:
-        super().__init__(Engine(settings))
+        super().__init__(self.engine_class(settings))
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:

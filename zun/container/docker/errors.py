@@ -69,6 +69,7 @@ _JOINING = frozenset({"start", "restart"})
 _TAIL = 16 * 1024
 _JSON_ERRORS = (b'{"errorDetail"', b'{"error"', b'{"message"')
 _NO_OBJECT = "no such container: "
+NO_PODMAN_OBJECT = "no container with name or id"
 
 #: (text in Docker's reason, in lower case, advice that is added for the user, class of the error)
 _NEXT: tuple[tuple[str, str, type[exceptions.ZunError]], ...] = (
@@ -128,7 +129,9 @@ def unbroken(pieces: Iterable[bytes]) -> Iterator[bytes]:
             raise exceptions.DockerError(f"Docker could not read all of the files: {reason}")
 
 
-def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -> exceptions.ZunError:
+def translate(
+    exc: Exception, action: str, uuid: str, name: str | None = None, engine: str = "Docker"
+) -> exceptions.ZunError:
     """Return the service's error for ``exc``, met in ``action`` on container ``uuid`` ("" for none) called ``name``.
 
     Users read the text, so an Unavailable does not name the daemon's address. ``advice`` does, for the operator.
@@ -137,7 +140,7 @@ def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -
     target = f"{action} container {who}" if uuid else action
     if isinstance(exc, docker_errors.ImageNotFound):
         return exceptions.ImageNotFound(
-            f"Cannot {target}: {exc.explanation}. Pull it on the host with 'docker pull', or use the "
+            f"Cannot {target}: {exc.explanation}. Pull it on the host with '{engine.lower()} pull', or use the "
             f"pull policy ifnotpresent or always."
         )
     reason = str(exc.explanation or exc) if isinstance(exc, docker_errors.APIError) else ""
@@ -146,10 +149,10 @@ def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -
             f"Cannot {target}: what keeps the network of its capsule was removed on the host. Delete the capsule, and "
             "create it anew."
         )
-    ended = uuid and action not in _NEED_NO_PROCESS and ENDING.search(reason)
+    ended = uuid and action not in _NEED_NO_PROCESS and ENDING.search(reason) and not says(reason, NO_PODMAN_OBJECT)
     if isinstance(exc, docker_errors.NotFound) and uuid and not ended:
         return exceptions.ContainerVanished(
-            f"Docker has no object of container {who} any more: {exc.explanation}. Rebuild the container, or delete "
+            f"{engine} has no object of container {who} any more: {exc.explanation}. Rebuild the container, or delete "
             "it here as well."
         )
     if isinstance(exc, docker_errors.APIError):
@@ -158,33 +161,35 @@ def translate(exc: Exception, action: str, uuid: str, name: str | None = None) -
         if ended:
             return exceptions.Conflict(f"Cannot {target}: its process has just ended.")
         if action == "start" and _NO_COMMAND.search(reason):
-            return exceptions.Invalid(f"Docker could not {target}: {reason}")
+            return exceptions.Invalid(f"{engine} could not {target}: {reason}")
         for words, step, error in _NEXT:
             if says(reason, words):
-                return error(f"Docker could not {target}: {reason}. {step}")
-        return exceptions.DockerError(f"Docker could not {target}: {reason}")
+                return error(f"{engine} could not {target}: {reason}. {step}")
+        return exceptions.DockerError(f"{engine} could not {target}: {reason}")
     if isinstance(exc, requests.exceptions.ReadTimeout):
-        return exceptions.Unavailable(f"Docker on the host did not {target} in time; it may still do so.")
+        return exceptions.Unavailable(f"{engine} on the host did not {target} in time; it may still do so.")
     if _unreachable(exc):
         return exceptions.Unavailable(
-            f"Cannot {target}: Docker does not answer on the host. Try again; the log of zun-compute says more."
+            f"Cannot {target}: {engine} does not answer on the host. Try again; the log of zun-compute says more."
         )
-    return exceptions.DockerError(f"Docker could not {target}: {exc}")
+    return exceptions.DockerError(f"{engine} could not {target}: {exc}")
 
 
-def advice(exc: Exception, url: str) -> str:
+def advice(exc: Exception, url: str, engine: str = "Docker") -> str:
     """Return the operator's advice for ``exc``, which made the daemon at ``url`` unavailable."""
+    program = engine.lower()  # also the name of its unit and of the group of options
     if isinstance(exc, requests.exceptions.ReadTimeout):
         return (
-            f"Docker at {url} did not answer in time. Raise [docker] default_timeout if its host is slow rather than "
+            f"{engine} at {url} did not answer in time. Raise [docker] default_timeout if its host is slow rather than "
             "stuck."
         )
     if isinstance(exc, docker_errors.APIError):
-        return f"Docker at {url} cannot work: {exc.explanation}. See 'docker system df' and 'systemctl status docker'."
+        see = f"See '{program} system df' and 'systemctl status {program}'."
+        return f"{engine} at {url} cannot work: {exc.explanation}. {see}"
     if isinstance(_root(exc), PermissionError):
         return (
-            f"This user may not use Docker at {url} ({_root(exc)}). Put it into the group of the socket, mostly "
-            "'docker', and start the service again, or correct [docker] api_url."
+            f"This user may not use {engine} at {url} ({_root(exc)}). Put it into the group of the socket, mostly "
+            f"'docker', and start the service again, or correct [{program}] api_url."
         )
     if isinstance(_root(exc), ssl.SSLError):
         return (
@@ -192,8 +197,8 @@ def advice(exc: Exception, url: str) -> str:
             "tlscacert, tlscert and tlskey of Docker's daemon.json."
         )
     return (
-        f"Docker does not answer at {url} ({_root(exc)}). Start it with 'systemctl start docker', or correct [docker] "
-        "api_url."
+        f"{engine} does not answer at {url} ({_root(exc)}). Start it with 'systemctl start {program}', or correct "
+        f"[{program}] api_url."
     )
 
 
@@ -214,14 +219,16 @@ class Adviser:
 
 
 @contextmanager
-def translated(action: str, uuid: str, url: str, adviser: Adviser, *, name: str | None = None) -> Iterator[None]:
+def translated(
+    action: str, uuid: str, url: str, adviser: Adviser, *, name: str | None = None, engine: str = "Docker"
+) -> Iterator[None]:
     """Turn errors of docker-py inside the block into the service's errors, as ``translate`` does."""
     try:
         yield
     except FOREIGN as exc:
-        error = translate(exc, action, uuid, name)
+        error = translate(exc, action, uuid, name, engine)
         if isinstance(error, exceptions.Unavailable):
-            adviser.tell(advice(exc, url))
+            adviser.tell(advice(exc, url, engine))
         raise error from exc
 
 

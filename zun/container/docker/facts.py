@@ -139,7 +139,7 @@ def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
     if driver in _QUOTA_DRIVERS:
         return True
     backing = dict(info.get("DriverStatus") or ()).get("Backing Filesystem")
-    if driver != "overlay2" or backing != "xfs":
+    if driver not in ("overlay2", "overlay") or backing != "xfs":
         return False
     try:
         mountinfo = Path(root, "proc/self/mountinfo").read_text()

@@ -97,7 +97,7 @@ def hijack(engine: Engine, path: str, body: Mapping[str, Any] | None = None) -> 
     """
     content = b"" if body is None else json.dumps(body).encode()
     head = (
-        f"POST /v{engine.api.api_version}{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
+        f"POST {engine.base}{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
         f"Upgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     connection = _connect(engine.settings)

@@ -27,7 +27,13 @@ _LEAVING = frozenset({"removing", "dead"})
 
 
 class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
-    """Runs each operation but ``create`` with one call to the daemon."""
+    """Runs each operation but ``create`` with one call to the daemon.
+
+    With ``joins_at_creation``, a new object is in its first network from the beginning. Docker's would look for this
+    network at each start, although the container has left it.
+    """
+
+    joins_at_creation = False
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -67,6 +73,10 @@ class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
         given.apply(body)
         if image is not None:
             body["Image"] = image
+        connected = [NOWHERE]
+        if self.joins_at_creation and plug is not None and plug.network != NOWHERE:
+            body["NetworkingConfig"] = {"EndpointsConfig": {plug.network: endpoint(container, plug)}}
+            connected = [plug.network]
         name = object_name(container.uuid)
         with self._engine.translated("create", container), memory_blamed(container.memory):
             try:
@@ -79,7 +89,7 @@ class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
                     self._attach(container, found["Id"], found["NetworkSettings"]["Networks"] or (), plug)
                     return found["Id"]
                 answer = self._engine.api.create_container_from_config(body, name)
-            self._attach(container, answer["Id"], [NOWHERE], plug)
+            self._attach(container, answer["Id"], connected, plug)
         for warning in answer.get("Warnings") or ():
             # Docker drops a limit that its kernel does not support, and reports it only here.
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)

@@ -15,7 +15,7 @@ from zun.container.driver import ContainerView
 #: Capabilities that a container does not have. Podman leaves out the same, so images are tested without them.
 DROPPED = ("AUDIT_WRITE", "MKNOD", "NET_RAW")
 #: Log drivers that keep the log in files of the host and limit the size of these files.
-_ROTATED = frozenset({"json-file", "local"})
+_ROTATED = frozenset({"json-file", "local", "k8s-file"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def answered(tmp_path, *parts):
     thread = threading.Thread(target=serve)
     thread.start()
     url = f"unix://{tmp_path}/docker.sock"
-    engine = SimpleNamespace(api=SimpleNamespace(api_version="1.41"), settings=Settings(url, default_timeout=60))
+    engine = SimpleNamespace(base="/v1.41", settings=Settings(url, default_timeout=60))
     try:
         return hijack(engine, "/exec/1/start", {"Tty": False})
     finally:
@@ -64,7 +64,7 @@ def test_a_daemon_that_ends_before_its_header(tmp_path):
 
 
 def test_a_url_without_a_raw_stream():
-    engine = SimpleNamespace(api=SimpleNamespace(api_version="1.41"), settings=Settings("ssh://host"))
+    engine = SimpleNamespace(base="/v1.41", settings=Settings("ssh://host"))
     with pytest.raises(exceptions.Unavailable, match="unix:// or tcp://"):
         hijack(engine, "/exec/1/start")
 
@@ -101,7 +101,7 @@ def stream(files, serve, tls=None):
         thread.start()
         url = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
         settings = Settings(url, default_timeout=60, tls=tls or files.tls)
-        engine = SimpleNamespace(api=SimpleNamespace(api_version="1.41"), settings=settings)
+        engine = SimpleNamespace(base="/v1.41", settings=settings)
         try:
             connection, _ = hijack(engine, "/exec/1/start")
             with connection:
