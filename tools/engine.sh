@@ -7,12 +7,13 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: tools/engine.sh SUITE COMMAND...
+usage: tools/engine.sh SUITE[-podman] COMMAND...
 
 Run COMMAND beside the Docker of another Debian release, without installing it: for
 example bookworm (Docker 20.10), trixie (26.1) or sid (28.5). DOCKER_HOST names its
 socket, and the dockerd in PATH is of this release too, for tests that start a daemon
-of their own. The daemon and COMMAND have a network of their own. Needs root, and apt
+of their own. With -podman, the engine is the Podman of the release, and PODMAN_HOST
+names its socket. The daemon and COMMAND have a network of their own. Needs root, and apt
 of any Debian.
 
   tools/engine.sh sid .run/venv/bin/pytest zun/tests/integration/test_network_driver.py
@@ -24,10 +25,13 @@ TEXT
 }
 
 PACKAGES=(docker.io crun iptables procps busybox-static) # Docker runs ps for the list of processes
+PODMAN_PACKAGES=(podman crun conmon netavark aardvark-dns catatonit iptables nftables procps busybox-static
+    golang-github-containers-common golang-github-containers-image)
 
-# fetch SUITE FOLDER: unpack the suite's packages into FOLDER/root.
+# fetch SUITE[-podman] FOLDER: unpack the suite's packages into FOLDER/root.
 fetch() {
-    local suite=$1 folder=$2 uri name package packages=("${PACKAGES[@]}")
+    local suite=${1%-podman} folder=$2 uri name package program=dockerd packages=("${PACKAGES[@]}")
+    [ "$suite" = "$1" ] || program=podman packages=("${PODMAN_PACKAGES[@]}")
     uri=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
     [ -n "$uri" ] || die "apt has no source of packages. Add one to /etc/apt/sources.list.d."
     rm -rf "$folder"
@@ -42,7 +46,7 @@ fetch() {
     touch "$folder/status"
     "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${packages[@]}" ||
         die "apt got no packages of $suite from $uri. See whether the mirror answers; the tests did not run."
-    mkdir -p "$folder"/new/{before,proc,sys,dev,tmp,run,var/lib,etc/docker} "$folder"/new/usr/{bin,sbin,lib,lib64}
+    mkdir -p "$folder"/new/{before,proc,sys,dev,tmp,run,var/lib,var/tmp,etc/docker,etc/containers} "$folder"/new/usr/{bin,sbin,lib,lib64}
     for name in bin sbin lib lib64; do ln -s "usr/$name" "$folder/new/$name"; done
     ln -s ../run "$folder/new/var/run" # Docker looks for CDI files in /var/run/cdi
     for package in "$folder"/cache/archives/*.deb; do
@@ -52,9 +56,9 @@ fetch() {
     printf 'root:x:0:0::/:/bin/sh\n' >"$folder/new/etc/passwd"
     printf 'root:x:0:\ndocker:x:999:\n' >"$folder/new/etc/group"
     mkdir "$folder/bin"
-    cat >"$folder/bin/dockerd" <<'DAEMON'
+    cat >"$folder/bin/$program" <<'DAEMON'
 #!/usr/bin/env bash
-# Run dockerd with the files of its release, and with the processes, devices and folders for tests of this machine.
+# Run the engine with the files of its release, and with the processes, devices and folders for tests of this machine.
 set -euo pipefail
 exec unshare --mount --propagation=slave bash -c '
     root=$1 work=$2; shift 2
@@ -64,10 +68,29 @@ exec unshare --mount --propagation=slave bash -c '
     pivot_root . before # with chroot, commands in containers would see the files of this machine
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin
     busybox umount -l /before
-    exec dockerd "$@"' dockerd "$(dirname "$0")/../root" "$ZUN_ENGINE_WORK" "$@"
+    exec "$@"' engine "$(dirname "$0")/../root" "$ZUN_ENGINE_WORK" "$(basename "$0")" "$@"
 DAEMON
-    chmod +x "$folder/bin/dockerd"
+    chmod +x "$folder/bin/$program"
     mv "$folder/new" "$folder/root"
+}
+
+# podman COMMAND...: like beside, with Podman. Its files are in a folder of its own, which goes with it.
+podman_beside() {
+    local folder daemon
+    ip link set lo up
+    folder=$(mktemp -d /tmp/zun-engine.XXXXXX)
+    export PODMAN_HOST=unix://$folder/podman.sock CONTAINERS_CONF=$folder/containers.conf PODMAN_IGNORE_CGROUPSV1_WARNING=1
+    # Without systemd: control groups by the runtime itself, and events in a file.
+    printf '%s\n' '[engine]' 'cgroup_manager="cgroupfs"' 'events_logger="file"' 'lock_type="file"' '[network]' 'firewall_driver="iptables"' \
+        >"$folder/containers.conf"
+    podman --root "$folder/data" --runroot "$folder/run" --tmpdir "$folder/tmp" --storage-driver vfs \
+        --network-config-dir "$folder/networks" system service --time=0 "$PODMAN_HOST" >"$folder/log" 2>&1 &
+    daemon=$!
+    # shellcheck disable=SC2064 # these values
+    trap "kill $daemon; wait $daemon || true; rm -rf '$folder' 2>/dev/null || true" EXIT
+    wait_until 30 curl -sf --unix-socket "$folder/podman.sock" http://d/_ping >/dev/null || { tail -20 "$folder/log" >&2; die "Podman did not start."; }
+    say "$(podman --version)"
+    "$@"
 }
 
 # beside COMMAND...: start the daemon, run COMMAND, end the daemon. Runs in its own network, except with "host".
@@ -97,7 +120,7 @@ beside() {
 
 case "${1:-}" in
     "" | -h | --help) usage; exit 2 ;;
-    beside) shift; beside "$@" ;;
+    beside | podman_beside) "$@" ;;
     *)
         [ $# -ge 2 ] || { usage >&2; exit 2; }
         is_root || die "tools/engine.sh needs root."
@@ -108,6 +131,8 @@ case "${1:-}" in
         export PATH=$folder/bin:$PATH ZUN_ENGINE_WORK=$ROOT
         apart=(unshare --mount --propagation=slave)
         [ "${ZUN_ENGINE_NETWORK:-}" = host ] || apart+=(--net)
-        exec "${apart[@]}" "$ROOT/tools/engine.sh" beside "$@"
+        beside=beside
+        [[ $suite != *-podman ]] || beside=podman_beside
+        exec "${apart[@]}" "$ROOT/tools/engine.sh" $beside "$@"
         ;;
 esac

@@ -23,8 +23,17 @@ def load_driver(conf: cfg.ConfigOpts) -> ContainerDriver:
 
 
 def load_network_driver(conf: cfg.ConfigOpts) -> NetworkDriver:
-    """Return the network driver that ``[network] driver`` names, by default the one of the container driver's name."""
-    name = conf.network.driver or conf.compute.container_driver
+    """Return the network driver that ``[network] driver`` names, by default the one of the container driver's name.
+
+    Raise Misconfigured for a driver of another engine. Neutron's networks need remote drivers, which Docker alone has.
+    """
+    runtime = conf.compute.container_driver
+    name = conf.network.driver or runtime
+    if "podman" in (name, runtime) and name not in (runtime, "fake"):
+        raise exceptions.Misconfigured(
+            f"[network] driver = {name} does not work with [compute] container_driver = {runtime}: leave [network] "
+            "driver unset, so that the networks are those of the container driver."
+        )
     made: NetworkDriver = _load(conf, "[network] driver", name, "network")
     return made
 

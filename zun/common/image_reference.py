@@ -74,6 +74,11 @@ class Reference:
         return f"{canonical(self.domain)}/{library}{self.path}"
 
     @property
+    def whole(self) -> str:
+        """Return the name in full, which every engine understands alike: ``docker.io/library/nginx:latest``."""
+        return join(self.origin, self.version)
+
+    @property
     def listed(self) -> str:
         """Return ``repo`` as Docker lists the images that it has: ``nginx`` for ``docker.io/library/nginx``."""
         if self.domain not in _WITH_LIBRARY:

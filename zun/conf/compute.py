@@ -9,8 +9,8 @@ OPTS = [
     cfg.StrOpt(
         "container_driver",
         default="docker",
-        help="Entry point (group zun.container.driver) of the container runtime: docker, or fake for a runtime in "
-        "memory.",
+        help="Entry point (group zun.container.driver) of the container runtime: docker, podman, or fake for a "
+        "runtime in memory.",
     ),
     cfg.StrOpt(
         "database",

@@ -4,15 +4,15 @@
 import contextlib
 import pathlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import docker
 import pytest
 
 from zun.common.states import Status
-from zun.container.docker import DockerDriver
-from zun.container.docker.client import Settings
 from zun.container.docker.profile import STANDARD, Profile
+from zun.container.driver import ContainerDriver
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container import packages
 from zun.tests.unit.container.contract import Rig
@@ -34,26 +34,24 @@ Run = Callable[..., tuple[int | None, str]]
 
 
 @pytest.fixture(scope="module")
-def image(docker_url: str) -> Iterator[str]:
-    client = docker.APIClient(docker_url, version="auto")
-    name = packages.workloads(client)
+def image(engine: docker.APIClient) -> Iterator[str]:
+    name = packages.workloads(engine)
     yield name
     with contextlib.suppress(docker.errors.APIError):
-        client.remove_image(name, force=True)
-    client.close()
+        engine.remove_image(name)
 
 
-def with_profile(rig: Rig, url: str, profile: Profile) -> DockerDriver:
-    return DockerDriver(Settings(url, rig.driver.facts().name, network_mode="none", profile=profile))
+def with_profile(rig: Rig, profile: Profile) -> ContainerDriver:
+    return type(rig.driver)(replace(rig.driver.settings, profile=profile))
 
 
 @pytest.fixture
-def run(rig: Rig, docker_url: str, image: str) -> Run:
+def run(rig: Rig, image: str) -> Run:
     """Runs a script in a container of its own, and gives its exit code and its output."""
 
     def of(script: str, profile: Profile = STANDARD, **fields: Any) -> tuple[int | None, str]:
         container = rig.sample(image=image, command=["sh", "-c", script], **{"memory": 256, **fields})
-        driver = with_profile(rig, docker_url, profile)
+        driver = with_profile(rig, profile)
         driver.create(container, cpuset_cpus="0-1", cpuset_mems="0")
         driver.start(container)
         wait_for(lambda: rig.state(container).status is Status.STOPPED, 120)

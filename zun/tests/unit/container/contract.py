@@ -738,5 +738,5 @@ class DriverContract:
         assert mine.name != theirs.name
         assert mine.cpus >= 2
         assert mine.mem_total_mib > 0
-        assert "runc" in mine.runtimes
+        assert {"runc", "crun"} & set(mine.runtimes)
         assert mine.os_type == "linux"
