@@ -42,7 +42,7 @@ fetch() {
     "${apt[@]}" --error-on=any update || # else apt succeeds if the mirror does not answer
         die "apt got no list of the packages of $suite from $uri. See whether the mirror answers; the tests did not run."
     # Later releases have the client in a package of its own.
-    ! apt-cache "${apt[@]:2}" show docker-cli >/dev/null 2>&1 || packages+=(docker-cli)
+    [ $program = podman ] || ! apt-cache "${apt[@]:2}" show docker-cli >/dev/null 2>&1 || packages+=(docker-cli)
     touch "$folder/status"
     "${apt[@]}" -o "Dir::State::status=$folder/status" --no-install-recommends --download-only -y install "${packages[@]}" ||
         die "apt got no packages of $suite from $uri. See whether the mirror answers; the tests did not run."

@@ -36,7 +36,7 @@ class DockerFacts(OnEngine):
         settings = self.settings
         return host_facts(
             info,
-            engine=engine_facts(info, version, settings.root),
+            engine=engine_facts(info, version, settings.root, self._engine.name),
             name=settings.host_label,
             disk_total_gib=_disk_total_gib(settings.root, containers_folder(info, settings.root)),
             disk_quota=disk_quota_supported(info, settings.root),
@@ -45,7 +45,8 @@ class DockerFacts(OnEngine):
 
     def judged_by(self, judge: Judge) -> None:
         def check(client: APIClient) -> None:
-            judge(engine_facts(client.info(), client.version(), self.settings.root), lambda: uuids_of(client))
+            made = engine_facts(client.info(), client.version(), self.settings.root, self._engine.name)
+            judge(made, lambda: uuids_of(client))
 
         def uuids_of(client: APIClient) -> set[str]:
             labels = [f"{LABEL_HOST}={self.settings.host_label}", LABEL_UUID]
@@ -87,14 +88,16 @@ def host_facts(
     )
 
 
-def engine_facts(info: Mapping[str, Any], version: Mapping[str, Any], root: str | Path) -> EngineFacts:
+def engine_facts(
+    info: Mapping[str, Any], version: Mapping[str, Any], root: str | Path, name: str = "Docker"
+) -> EngineFacts:
     """Return the engine of Docker's answers to ``/info`` and ``/version``."""
     folder = str(info.get("DockerRootDir") or "")
     runtime = str(info.get("DefaultRuntime") or "")
     versions = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
     cgroups = str(info.get("CgroupVersion") or "")
     return EngineFacts(
-        name="Docker",
+        name=name,
         version=str(version.get("Version") or ""),
         api_version=str(version.get("ApiVersion") or ""),
         runtime=f"{runtime} {versions.get(runtime, '')}".strip(),  # Docker knows the version of runc only
@@ -105,7 +108,7 @@ def engine_facts(info: Mapping[str, Any], version: Mapping[str, Any], root: str 
             folder=folder,
             inode=_inode(root, folder),
             driver=str(info.get("Driver") or ""),
-            images="containerd" if in_containerd(info) else "Docker",
+            images="containerd" if in_containerd(info) else name,
         ),
     )
 

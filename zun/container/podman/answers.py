@@ -105,5 +105,17 @@ def info(told: Mapping[str, Any]) -> dict[str, Any]:
         "DriverStatus": [[name, value] for name, value in status],
         "DockerRootDir": store["graphRoot"],
         "LoggingDriver": host["logDriver"],
-        "Version": told["version"]["Version"],
+        "CgroupVersion": host["cgroupVersion"].removeprefix("v"),
+        "LiveRestoreEnabled": True,  # a container needs no service
+    }
+
+
+def version(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return libpod's facts as Docker's answer about versions: ``crun version 1.21`` and more lines are 1.21."""
+    runtime, own = told["host"]["ociRuntime"], told["version"]
+    number = runtime["version"].partition("version ")[2].split()
+    return {
+        "Version": own["Version"],
+        "ApiVersion": own["APIVersion"],
+        "Components": [{"Name": runtime["name"], "Version": number[0] if number else ""}],
     }

@@ -82,6 +82,9 @@ class Libpod(APIClient):
     def info(self) -> dict[str, Any]:
         return answers.info(self.told())
 
+    def version(self, api_version: bool = True) -> dict[str, Any]:
+        return answers.version(self.told())
+
     # Containers
 
     def containers(self, *args: Any, **options: Any) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from zun.common.states import Status
 from zun.container.docker.client import Settings
 from zun.container.docker.create import request_body
 from zun.container.docker.errors import advice
-from zun.container.docker.facts import host_facts
+from zun.container.docker.facts import engine_facts, host_facts
 from zun.container.docker.state import runtime_state
 from zun.container.driver import Plug, RuntimeMount
 from zun.container.podman import answers
@@ -196,13 +196,17 @@ def test_events_there_and_back(action):
 
 def test_host_facts_of_podman():
     told = {
-        "host": {"memTotal": 1 << 30, "cpus": 4, "ociRuntime": {"name": "crun"}, "arch": "amd64", "os": "linux",
+        "host": {"memTotal": 1 << 30, "cpus": 4,
+                 "ociRuntime": {"name": "crun", "version": "crun version 1.21\ncommit: 1"},
+                 "cgroupVersion": "v2", "arch": "amd64", "os": "linux",
                  "distribution": {"distribution": "debian", "version": "13"}, "kernel": "6.12",
                  "logDriver": "journald"},
         "store": {"graphDriverName": "overlay", "graphRoot": "/data", "graphStatus": {"Backing Filesystem": "xfs"}},
-        "version": {"Version": "5.4.2"},
+        "version": {"Version": "5.4.2", "APIVersion": "5.4.2"},
     }  # fmt: skip
-    facts = host_facts(answers.info(told), name="h", disk_total_gib=1, disk_quota=False)
+    engine = engine_facts(answers.info(told), answers.version(told), "/none", "Podman")
+    facts = host_facts(answers.info(told), name="h", disk_total_gib=1, disk_quota=False, engine=engine)
+    assert (engine.name, engine.version, engine.runtime, engine.cgroup_version) == ("Podman", "5.4.2", "crun 1.21", 2)
     assert (facts.runtimes, facts.os, facts.cdi_folders) == (["crun"], "debian 13", ("/etc/cdi", "/var/run/cdi"))
 
 
