@@ -79,8 +79,14 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of oslo.messaging now, so that a program can set their defaults."""
-    for group, options in opts.list_opts():
+    for group, options in _library_options():
         conf.register_opts(options, group=group)
+
+
+@functools.cache
+def _library_options() -> Sequence[tuple[str | None, Sequence[cfg.Opt]]]:
+    """Return the options of oslo.messaging by group. The library copies each of them for each caller."""
+    return tuple(opts.list_opts())
 
 
 def get_transport(conf: cfg.ConfigOpts, url: str | None = None) -> oslo_messaging.Transport:
