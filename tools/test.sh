@@ -246,6 +246,8 @@ main() {
         export ZUN_REQUIRE_FOREIGN=1 ZUN_REQUIRE_NGINX=1 ZUN_REQUIRE_PROMTOOL=1 ZUN_REQUIRE_SYSTEMD=1
     fi
     export PATH="$VENV/bin:$PATH"
+    # Hundreds of processes import the project, and each would compile it anew.
+    unset PYTHONDONTWRITEBYTECODE
     for stage in "${stages[@]}"; do
         # Tests of unit use databases and programs of the distribution where these are there.
         if [ -n "$with_services" ] && [[ $stage =~ ^(unit|integration|slow)$ ]] && ! await_services; then
