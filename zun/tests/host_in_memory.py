@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.engine_watch import EngineWatch
 from zun.compute.glance_images import GlanceImages
 from zun.compute.host_parts import HostParts
 from zun.compute.images import Accounts
@@ -50,4 +51,5 @@ def parts_in_memory(
         queues=WorkQueues({}),
         ledger=NoLedger(),
         records=Records(records),
+        engine=EngineWatch(host, driver, scheduler_api, records / "engine.json"),
     )

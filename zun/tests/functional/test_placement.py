@@ -61,6 +61,8 @@ def test_a_host_whose_runtime_is_down_gets_no_containers(cloud, context, error):
     assert "its container runtime does not answer" in nowhere.status_reason
     assert nothing_held(cloud)
     cloud.drivers["one"].end_failures("ping")
+    cloud.agents["one"]._ping()  # as with each heartbeat
+    wait_for(lambda: cloud.scheduler.table.refresh() or cloud.scheduler.table.host("one").engine_away is None)
     assert cloud.run(context, **DEDICATED).host == "one"
 
 
