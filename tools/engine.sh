@@ -8,6 +8,7 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: tools/engine.sh SUITE[-podman] COMMAND...
+       tools/engine.sh fetch SUITE...
 
 Run COMMAND beside the Docker of another Debian release, without installing it: for
 example bookworm (Docker 20.10), trixie (26.1) or sid (28.5). DOCKER_HOST names its
@@ -17,6 +18,8 @@ names its socket. The daemon and COMMAND have a network of their own. Needs root
 of any Debian.
 
   tools/engine.sh sid .run/venv/bin/pytest zun/tests/integration/test_network_driver.py
+
+"fetch" only brings the packages, for tests in which one release comes after another.
 
 Environment: ZUN_ENGINE_NETWORK=host (in the network of this machine, without a default
 bridge and iptables: for tests with other services), ZUN_ENGINE_OPTIONS (more options of
@@ -93,6 +96,11 @@ podman_beside() {
     "$@"
 }
 
+# have SUITE: fetch its packages, if they are missing.
+have() {
+    [ -d "$RUN_DIR/engines/$1/root" ] || { say "fetching the packages of $1"; fetch "$1" "$RUN_DIR/engines/$1"; }
+}
+
 # beside COMMAND...: start the daemon, run COMMAND, end the daemon. Runs in its own network, except with "host".
 beside() {
     local folder daemon options=(--ip6tables=false)
@@ -121,14 +129,18 @@ beside() {
 case "${1:-}" in
     "" | -h | --help) usage; exit 2 ;;
     beside | podman_beside) "$@" ;;
+    fetch)
+        shift
+        is_root || die "tools/engine.sh needs root."
+        for suite in "$@"; do have "$suite"; done
+        ;;
     *)
         [ $# -ge 2 ] || { usage >&2; exit 2; }
         is_root || die "tools/engine.sh needs root."
         suite=$1
         shift
-        folder=$RUN_DIR/engines/$suite
-        [ -d "$folder/root" ] || { say "fetching the packages of $suite"; fetch "$suite" "$folder"; }
-        export PATH=$folder/bin:$PATH ZUN_ENGINE_WORK=$ROOT
+        have "$suite"
+        export PATH=$RUN_DIR/engines/$suite/bin:$PATH ZUN_ENGINE_WORK=$ROOT
         apart=(unshare --mount --propagation=slave)
         [ "${ZUN_ENGINE_NETWORK:-}" = host ] || apart+=(--net)
         beside=beside

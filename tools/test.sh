@@ -32,7 +32,7 @@ the tested versions, and runs the stages, all but the last two if none is named:
                with crun, and with containerd's store of images, and on Podman. Needs root and the
                packages of Debian; takes about 10 minutes a row. ZUN_ENGINE_ROWS chooses rows: bookworm, trixie,
                trixie-crun, sid, sid-crun, sid-containerd,
-               trixie-podman, sid-podman
+               trixie-podman, sid-podman, and changes (one Docker after another under containers that run)
 
 The services are installed and started while the stages before unit run. A failed stage
 does not keep the next ones from running; the exit status and the last lines tell in the end.
@@ -108,6 +108,12 @@ trixie-podman trixie-podman
 sid-podman sid-podman
 sid-containerd sid --storage-driver=native --feature=containerd-snapshotter=true
 ROWS
+    if [[ " ${ZUN_ENGINE_ROWS:-changes} " == *" changes "* ]]; then
+        known=1
+        echo "==> changes: another Docker, or another store, under containers that run"
+        { tools/engine.sh fetch trixie sid && ZUN_REQUIRE_ENGINES=1 "$VENV/bin/pytest" -p no:cacheprovider -q -rs \
+            --durations 10 zun/tests/integration/test_engine_changes.py; } || failed+=(changes)
+    fi
     [ ${#failed[@]} -eq 0 ] || echo "error: tests failed on ${failed[*]}"
     [ -n "$known" ] || echo "error: ZUN_ENGINE_ROWS=$ZUN_ENGINE_ROWS names no row"
     [ ${#failed[@]} -eq 0 ] && [ -n "$known" ]
