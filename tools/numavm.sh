@@ -38,7 +38,7 @@
 #   NUMAVM_COLD     1: boot from scratch though a saved state exists
 #   NUMAVM_SHARE    colon-separated host folders, seen read-only in the guest at
 #                   the same path (9p); NUMAVM_SHARE_RW: writable; 4 in all
-#   NUMAVM_TIMEOUT  seconds to wait for login (600)
+#   NUMAVM_TIMEOUT  seconds to wait for login (1200)
 set -euo pipefail
 
 # the first Debian mirror that this host's apt is set up with
@@ -397,11 +397,14 @@ boot() {
         share+=(-virtfs "local,path=${p#*=},mount_tag=s$n,security_model=none,multidevs=remap$ro")
     done
     rm -f serial.log ssh.ctl qmp.sock qemu.pid
+    # udev.event_timeout: udev kills a worker after three minutes, which a module takes to load on a busy host. If that
+    # was a module of the kernel's cryptography, Linux 6.12 never tests its algorithm, and checking the signature of
+    # any later module waits a minute and fails ("Connection timed out").
     # shellcheck disable=SC2086
     TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine $MACHINE,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog no_timer_check tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on $KERNEL" \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog no_timer_check tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on udev.event_timeout=3600 $KERNEL" \
         -drive file=$disk,format=raw,$DRIVE,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
         -device virtio-rng-pci "${share[@]}" "${DEVICES[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \
@@ -411,10 +414,10 @@ boot() {
     for _ in $(seq 100); do [ -S qmp.sock ] && running && break; sleep 0.1; done
     running || { cat qemu.err >&2; rm -f qemu.pid; die "qemu did not start"; }
     if [ $what = resume ]; then QMP resume || die "could not resume"; fi
-    local end=$(( $(date +%s) + ${NUMAVM_TIMEOUT:-600} ))
+    local end=$(( $(date +%s) + ${NUMAVM_TIMEOUT:-1200} ))
     until SSH root@127.0.0.1 true < /dev/null 2>/dev/null; do
         running || { tail -5 serial.log >&2; cat qemu.err >&2; die "guest died"; }
-        [ "$(date +%s)" -lt $end ] || { tail -5 serial.log >&2; die "no login in ${NUMAVM_TIMEOUT:-600} s"; }
+        [ "$(date +%s)" -lt $end ] || { tail -5 serial.log >&2; die "no login in ${NUMAVM_TIMEOUT:-1200} s"; }
         sleep 1
     done
     [ $what = boot ] || SSH root@127.0.0.1 "date -s @$(date +%s) >/dev/null" < /dev/null
