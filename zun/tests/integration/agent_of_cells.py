@@ -10,7 +10,8 @@ from zun.compute.service import ComputeService
 from zun.messaging import rpc
 from zun.tests.functional.cloud import machine
 
-if __name__ == "__main__":
+
+def main() -> None:
     conf = program.configure("zun-compute", compute__container_driver="fake")
     program.connect_database(conf)
     transport = rpc.get_transport(conf)
@@ -21,3 +22,7 @@ if __name__ == "__main__":
     program.wait_for_signal()
     service.stop()
     transport.cleanup()
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ def _lacks_card(root: pathlib.Path, address: str, pid: int) -> bool:
     return not pid or f"{name}:" not in pathlib.Path(f"/proc/{pid}/net/dev").read_text()
 
 
-if __name__ == "__main__":
+def main() -> None:
     conf = program.configure("zun-compute")
     program.connect_database(conf)
     transport = rpc.get_transport(conf)
@@ -32,3 +32,7 @@ if __name__ == "__main__":
     program.wait_for_signal("zun-compute is ready for host %s", conf.host)
     service.stop()
     transport.cleanup()
+
+
+if __name__ == "__main__":
+    main()

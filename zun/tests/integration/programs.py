@@ -8,15 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import IO, Any
 
 import requests
 
 from zun.tests.fixtures import wait_for
 from zun.tests.integration import stock_client
+from zun.tests.integration.forks import Fork
 
 VERSION = {"OpenStack-API-Version": "container 1.41"}
 SETTLED = {"Created", "Running", "Stopped", "Paused", "Error"}
@@ -39,8 +41,8 @@ class Program:
     ) -> None:
         self.module, self.log = module, folder / f"{name}.log"
         config = str(folder / f"{name}.conf")
-        program = module if "." in module else f"zun.cmd.{module}"
-        self._command = [sys.executable, "-m", program, "--config-file", config, *words]
+        self._program = module if "." in module else f"zun.cmd.{module}"
+        self._words = ["--config-file", config, *words]
         if module in ("allinone", "wsproxy"):
             settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
         if module in ("allinone", "api"):  # what does not fit is asked for again and again, and counts
@@ -50,23 +52,25 @@ class Program:
             lines.append(f"[{group}]")
             lines += [f"{option} = {value}" for option, value in options.items()]
         (folder / f"{name}.conf").write_text("\n".join(lines) + "\n")
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Fork | None = None
         self.environment: dict[str, str] | None = None  # of another release, else that of the test
 
     def start(self, until: bytes = b" is ready") -> float:
         """Start it and wait until its log has the bytes ``until``. Returns the seconds that took."""
         began, seen = time.monotonic(), self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env=self.environment,
-            )
+            self.process = self._run(log)
         wait_for(lambda: self._has_said(until, seen), 120)
         return time.monotonic() - began
+
+    def _run(self, output: IO[bytes]) -> subprocess.Popen[bytes] | Fork:
+        if self.environment is None:
+            return Fork(self._program, self._words, output.fileno())
+        command = [sys.executable, "-m", self._program, *self._words]
+        none = subprocess.DEVNULL
+        return subprocess.Popen(
+            command, stdin=none, stdout=output, stderr=output, start_new_session=True, env=self.environment
+        )
 
     def _has_said(self, text: bytes, seen: int) -> bool:
         said = self.log.read_bytes()[seen:]
@@ -76,15 +80,11 @@ class Program:
 
     def run_to_end(self) -> tuple[int, str]:
         """Run it and wait until it ends by itself: its exit code and what it said."""
-        done = subprocess.run(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            env=self.environment,
-        )
-        return done.returncode, done.stdout.decode()
+        with tempfile.TemporaryFile() as output:
+            self.process = self._run(output)
+            code, self.process = self.process.wait(60), None
+            output.seek(0)
+            return code, output.read().decode()
 
     def kill(self) -> None:
         """kill -9: nothing is cleaned up."""
