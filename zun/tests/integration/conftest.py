@@ -28,12 +28,22 @@ __all__ = ["docker_url"]
 
 SECONDS = 300  # a test hangs after this; programs and containers take their time where the machine is busy
 
+# Of each of these services there is one part that all tests use: keystone's catalogue, the queues of each topic in
+# RabbitMQ, Neutron's switch.
+IN_TURN = {"cinder_url", "glance_url", "keystone", "neutron_ovsdb", "neutron_url", "rabbit_url"}
 
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test a time limit, and the mark ``in_turn`` if it must not run beside another test with this mark."""
     here = pathlib.Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+        if here not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS))
+        if IN_TURN.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.in_turn)
 
 
 @pytest.fixture
@@ -100,20 +110,25 @@ def _service(variable: str, required: str) -> str:
 
 
 @pytest.fixture
-def rabbit_url() -> str:
+def rabbit_server() -> str:
+    """A real RabbitMQ, for a test that needs to know only that it is wanted."""
+    return _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
+
+
+@pytest.fixture
+def rabbit_url(rabbit_server: str) -> str:
     """A real RabbitMQ, without the queues that programs of earlier tests left.
 
     Those of a topic belong to all services whatever their exchange. They keep what nobody took, and another kind of
     queue under their name (classic, quorum) is refused for ever.
     """
-    url = _service("ZUN_TEST_RABBIT_URL", "ZUN_REQUIRE_RABBIT")
     for topic in (rpc.SCHEDULER_TOPIC, rpc.COMPUTE_TOPIC, rpc.CONDUCTORS_TOPIC):
         absent = contextlib.suppress(amqp.NotFound)
-        with absent, kombu.Connection(url.replace("rabbit://", "amqp://", 1)) as connection:
+        with absent, kombu.Connection(rabbit_server.replace("rabbit://", "amqp://", 1)) as connection:
             channel = connection.default_channel
             if not channel.queue_declare(topic, passive=True).consumer_count:
                 channel.queue_delete(topic)
-    return url
+    return rabbit_server
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +242,7 @@ def catalogued(
     It has one network, for everybody, and Glance.
     """
     folder = tmp_path_factory.mktemp("catalogued")
-    with _in_the_catalogue(folder, keystone, docker_url, network={"subnet_pool": "10.218.0.0/16"}) as client:
+    with _in_the_catalogue(folder, keystone, docker_url, network={"subnet_pool": "10.222.0.0/16"}) as client:
         client("appcontainer", "network", "create", "everybody", "--share")
         yield client
 

@@ -8,8 +8,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
 import threading
 import types
 
@@ -19,6 +17,7 @@ import pytest
 import requests
 
 from zun.tests.fixtures import wait_for
+from zun.tests.integration import forks
 from zun.tests.integration.own_rabbit import OwnRabbit, folder_of_own
 from zun.tests.integration.programs import Api, free_port
 
@@ -35,16 +34,14 @@ def rabbit():
 
 
 @pytest.fixture
-def urls(rabbit_url, rabbit):
+def urls(rabbit_server, rabbit):
     """The transport_url of each user, as zun-broker-manage makes them."""
 
     def manage(*words):
-        command = [sys.executable, "-m", "zun.cmd.broker_manage", "--run", "--rabbitmqctl", str(rabbit.rabbitmqctl)]
-        done = subprocess.run(
-            [*command, "--broker", f"127.0.0.1:{rabbit.port}", *words], capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-        return dict(re.findall(r"^(\S+): transport_url = (\S+)$", done.stdout, re.MULTILINE))
+        where = ("--run", "--rabbitmqctl", str(rabbit.rabbitmqctl), "--broker", f"127.0.0.1:{rabbit.port}")
+        code, said = forks.run("zun.cmd.broker_manage", (*where, *words), 120)
+        assert code == 0, said
+        return dict(re.findall(r"^(\S+): transport_url = (\S+)$", said, re.MULTILINE))
 
     if ["zun"] in rabbit.rows("list_vhosts"):  # of the test before
         rabbit.control("delete_vhost", "zun")

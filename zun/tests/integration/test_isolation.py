@@ -15,7 +15,7 @@ from zun.tests.integration.sampler import Sampler
 from zun.topology import CpuSet, discover
 
 SIZE = int(os.environ.get("ZUN_PROOF_SIZE", "1"))
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300 * SIZE)]
+pytestmark = [pytest.mark.docker, pytest.mark.alone, pytest.mark.timeout(300 * SIZE)]
 SHARED = {"cpu": 0.2, "memory": 16}
 DEDICATED = {"cpu": 1, "memory": 16, "cpu_policy": "dedicated", "labels": {"kind": "dedicated"}}
 

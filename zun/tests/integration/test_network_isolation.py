@@ -22,6 +22,7 @@ from zun.tests.integration.network_samples import Container, Port
 
 pytestmark = [
     pytest.mark.docker,
+    pytest.mark.alone,  # removes rules of the firewall that other agents need
     pytest.mark.skipif(
         os.geteuid() != 0 or shutil.which("iptables", path="/usr/sbin:/sbin:/usr/bin") is None,
         reason="firewall rules need root and iptables",

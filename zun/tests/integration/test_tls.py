@@ -53,8 +53,8 @@ def keys():
 
 
 @pytest.fixture
-def rabbit(keys, rabbit_url):
-    """A broker of its own. ``rabbit_url`` says whether tests with RabbitMQ are wanted at all."""
+def rabbit(keys, rabbit_server):
+    """A broker of its own. ``rabbit_server`` says whether tests with RabbitMQ are wanted at all."""
     cert, key = keys.issue("rabbit")
     with folder_of_own() as folder:
         node = OwnRabbit(

@@ -15,7 +15,7 @@ from zun.tests.unit.container.contract import Rig
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CellShare, CpuSet, Plan
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.alone]  # other agents see the machine's pages
 MIB = 1 << 20
 SIZE = 2048
 RESERVED = pathlib.Path(f"/sys/kernel/mm/hugepages/hugepages-{SIZE}kB/nr_hugepages")
