@@ -95,9 +95,12 @@ def usable(host, version):
     wait_for(lambda: told(host)["away"] is None and told(host)["version"].startswith(version), 60)
 
 
-def away(host):
-    """Wait until the host has told that it cannot use its engine, and return why."""
-    return wait_for(lambda: told(host)["away"], 60)
+def away(host, words):
+    """Wait until the host has told with these words that it cannot use its engine, and return why.
+
+    While another engine is on its way, the reason is that none answers.
+    """
+    return wait_for(lambda: (why := told(host)["away"]) and words in why and why, 60)
 
 
 def becomes(container, **expected):
@@ -161,7 +164,7 @@ def test_stopped_docker_gets_no_containers_until_it_is_back(engine):
         container = marked(host, name="kept", cpu_policy="dedicated", cpu=1.0)
         pid = host.driver.show(container).pid
         engine.stop()
-        assert "does not answer" in away(host)
+        away(host, "does not answer")
         refused(host, container)
         engine.be(None, LIVE)
         usable(host, version)
@@ -178,7 +181,7 @@ def test_docker_with_an_empty_folder_ends_nothing(engine, tmp_path):
         container = marked(host, name="kept", cpu_policy="dedicated", cpu=1.0)
         before, pid = db.get(container.uuid), host.driver.show(container).pid
         engine.be(None, LIVE, f"--data-root={tmp_path}/empty")
-        assert f"folder is {tmp_path}/empty" in away(host)
+        away(host, f"folder is {tmp_path}/empty")
         refused(host, container)
         assert db.get(container.uuid) == before
         assert kernel_cpus(pid) == container.cpuset["cpuset_cpus"]
@@ -194,7 +197,7 @@ def test_process_that_docker_does_not_know_keeps_its_cpus(engine, tmp_path):
         container = marked(host, name="kept", cpu_policy="dedicated", cpu=1.0, auto_heal=True)
         pid = host.driver.show(container).pid
         engine.be(None, LIVE, f"--data-root={tmp_path}/empty")
-        file = pathlib.Path(away(host).partition("remove ")[2].partition(":")[0])
+        file = pathlib.Path(away(host, "remove ").partition("remove ")[2].partition(":")[0])
         file.unlink()
         row = becomes(container, status="Unknown")
         assert f"process {pid})" in row["status_reason"]
@@ -215,7 +218,7 @@ def test_upgrade_and_back_with_live_restore(engine):
         kept = two(host)
         pids = [host.driver.show(each).pid for each in kept]
         engine.stop()
-        away(host)
+        away(host, "does not answer")
         refused(host, kept[0])
         engine.be("sid", LIVE)
         usable(host, "28.5")
@@ -263,7 +266,7 @@ def test_other_image_store_ends_nothing(engine, first, second, live):
         pids = [host.driver.show(each).pid for each in (pinned, shared)]
         before = [db.get(each.uuid) for each in (pinned, shared)]
         engine.be("sid", *live, *second)
-        assert "keeper of images is" in away(host) and "does not show 2 containers" in away(host)
+        assert "does not show 2 containers" in away(host, "keeper of images is")
         refused(host, pinned)
         agent = host.cloud.agents[host.name]
         agent._sync_all()
