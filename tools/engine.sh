@@ -139,6 +139,7 @@ case "${1:-}" in
         is_root || die "tools/engine.sh needs root."
         suite=$1
         shift
+        [[ $suite =~ ^[a-z][a-z-]*$ ]] || die "SUITE must be the name of a release of Debian, got $suite."
         have "$suite"
         export PATH=$RUN_DIR/engines/$suite/bin:$PATH ZUN_ENGINE_WORK=$ROOT
         apart=(unshare --mount --propagation=slave)

@@ -49,6 +49,14 @@ data_dir() {
     cat "$SERVICES/data"
 }
 
+# Only a folder that data_dir made: the file with its name may have been written by something else.
+remove_data() {
+    local folder
+    folder=$(cat "$SERVICES/data")
+    [[ $folder == /*/zun-services.?????? ]] || die "$SERVICES/data names $folder, which is not removed. Remove that file."
+    rm -rf --one-file-system "$folder" "$SERVICES/data"
+}
+
 secret() { od -An -N12 -tx1 /dev/urandom | tr -d ' \n'; }
 
 # RabbitMQ. Three listeners, all on the loopback: AMQP, the Erlang distribution, and the
@@ -784,7 +792,7 @@ main() {
                 if [[ " $* " == *" $one "* ]]; then "stop_$one"; fi
             done
             if [ -s "$SERVICES/data" ] && ! any_runs; then
-                rm -rf "$(cat "$SERVICES/data")" "$SERVICES/data"
+                remove_data
             fi
             ;;
         status)

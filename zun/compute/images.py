@@ -343,7 +343,7 @@ class Images:
         try:
             if image.of_glance:
                 self._glance.end(uuid)
-            elif image.image_id is not None or image.local_name:
+            elif (image.image_id is not None or image.local_name) and self._is_there(image, name):
                 self._runtime.remove_image(name)
         except exceptions.ZunError as exc:
             LOG.warning("Image %s (%s) could not be removed: %s", uuid, name, exc)
@@ -352,6 +352,14 @@ class Images:
             return
         image.destroy()
         LOG.info("Image %s (%s) is removed", uuid, name)
+
+    def _is_there(self, image: Image, name: str) -> bool:
+        """Return whether the runtime's image ``name`` is that of the row. Somebody may have built another one since."""
+        found = self._runtime.find_image(name)
+        other = found is not None and image.image_id not in (None, found.image_id)
+        if other:
+            LOG.warning("Image %s on the host stays: it is not the image of row %s any more", name, image.uuid)
+        return not other
 
     def search(self, context: RequestContext, name: str, *, exact: bool) -> list[Mapping[str, Any]]:
         """Return the images on this host that the project may use, and registry images, that match ``name``.

@@ -8,10 +8,12 @@ record of the container, so neither the database nor an answer of Neutron is nee
 """
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import pathlib
+import socket
 import socketserver
 import stat
 import threading
@@ -265,6 +267,7 @@ class Server:
         self._path = path
         self._wires = wires
         self._listener: _Listener | None = None
+        self._made = 0
 
     def start(self) -> None:
         """Listen. Raises Misconfigured if the socket cannot be made."""
@@ -273,10 +276,13 @@ class Server:
             with contextlib.suppress(FileNotFoundError):
                 if not stat.S_ISSOCK(self._path.lstat().st_mode):
                     raise FileExistsError("something that is no socket is there. Name another path, or remove it")
+                if _answers(self._path):
+                    raise OSError(errno.EADDRINUSE, "another process listens there. Stop it, or name another path")
                 self._path.unlink()  # of a killed run
             before = os.umask(0o177)
             try:
                 self._listener = _Listener(self._path, self._wires)
+                self._made = self._path.lstat().st_ino
             finally:
                 os.umask(before)
         except OSError as exc:
@@ -287,4 +293,16 @@ class Server:
         if self._listener is not None:
             self._listener.shutdown()
             self._listener.server_close()
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                if self._path.lstat().st_ino == self._made:  # else another process has listened there since
+                    self._path.unlink()
+
+
+def _answers(path: pathlib.Path) -> bool:
+    """Return whether a process listens on the socket. Raises OSError if that cannot be told."""
+    with socket.socket(socket.AF_UNIX) as tried:
+        try:
+            tried.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        return True

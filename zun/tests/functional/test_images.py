@@ -3,6 +3,7 @@
 
 import datetime
 import hashlib
+from dataclasses import replace
 
 import pytest
 from oslo_utils import timeutils, uuidutils
@@ -132,6 +133,18 @@ def test_a_pull_goes_on_when_nobody_looks_any_more(cloud, context):
     cloud.compute_api.image_pull(context, "one", uuid)
     wait_for(lambda: "default.io/a:1" in cloud.drivers["one"].images)
     assert exists(uuid) is None
+
+
+def test_an_image_that_somebody_built_since_stays(cloud, context):
+    """Its name is that of another image by now, and the row is of an image that nobody finds any more."""
+    uuid = image()
+    cloud.compute_api.image_pull(context, "one", uuid)
+    wait_for(lambda: db.get(uuid)["image_id"])
+    images = cloud.drivers["one"].images
+    images["default.io/a:1"] = replace(images["default.io/a:1"], image_id="sha256:built-by-hand")
+    cloud.compute_api.image_delete(context, "one", uuid)
+    wait_for(lambda: not exists(uuid))
+    assert images["default.io/a:1"].image_id == "sha256:built-by-hand"
 
 
 def test_an_image_in_use_stays(cloud, context):
