@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What blkid finds on devices, here plain files: only an empty one may get a file system."""
+"""What blkid finds on devices, here plain files: only an empty one may get a file system.
+
+``ZUN_TEST_UTIL_LINUX`` names the folder of another release's unpacked packages: util-linux and the libraries that it
+needs, libc6 among them. Then its blkid and wipefs are tried instead of those of this machine.
+"""
 
 import os
 import pathlib
 import shutil
 import struct
 import subprocess
+import tempfile
 import uuid
 import zlib
 
@@ -18,7 +23,14 @@ from zun.volume import filesystems, places
 from zun.volume.filesystems import Content
 
 MIB = 1 << 20
-PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+OTHER_RELEASE = os.environ.get("ZUN_TEST_UTIL_LINUX")
+_BIN = tempfile.TemporaryDirectory()
+PATH = f"{_BIN.name}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+for _name in ("blkid", "wipefs") if OTHER_RELEASE else ():
+    _lib = f"{OTHER_RELEASE}/usr/lib"
+    _run = f'exec {_lib}64/ld-linux-x86-64.so.2 --library-path {_lib}/x86_64-linux-gnu {OTHER_RELEASE}/usr/sbin/{_name}'
+    pathlib.Path(_BIN.name, _name).write_text(f'#!/bin/sh\n{_run} "$@"\n')
+    pathlib.Path(_BIN.name, _name).chmod(0o755)
 
 pytestmark = pytest.mark.skipif(shutil.which("blkid", path=PATH) is None, reason="needs blkid")
 
@@ -251,6 +263,40 @@ def test_a_copy_of_a_superblock_is_data(tmp_path, copy):
     with pytest.raises(exceptions.VolumeError, match=r"without a known signature.*Nothing was changed"):
         filesystems.content(str(device))
     assert device.read_bytes() == before
+
+
+@pytest.fixture
+def loop(device):
+    """The device as a block device of the kernel."""
+    made = subprocess.run(["losetup", "--find", "--show", device], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"needs loop devices: {made.stderr.strip()}")
+    yield made.stdout.strip()
+    subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
+
+
+@pytest.mark.parametrize("user", ["mounted", "held"])
+def test_a_device_that_the_kernel_uses_is_not_formatted(device, loop, tmp_path, user):
+    """Mounted in a namespace that this one does not see, or held by LVM, a RAID or another program."""
+    if user == "mounted":
+        mkfs("mkfs.ext4", "-q", "-F")(loop)
+        script = f"mount -t ext4 {loop} {tmp_path} && echo ready && read end"
+        command = ["unshare", "--mount", "--propagation=private", "sh", "-c", script]
+        beside = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if beside.stdout.readline() != "ready\n":
+            pytest.skip("needs a mount namespace")
+        assert loop not in pathlib.Path("/proc/self/mounts").read_text()
+    else:
+        held = os.open(loop, os.O_RDWR | os.O_EXCL)
+    try:
+        with pytest.raises(exceptions.VolumeError, match="is apparently in use by the system"):
+            filesystems.make(loop)
+    finally:
+        if user == "mounted":
+            beside.communicate("end\n")
+        else:
+            os.close(held)
+    assert (filesystems.content(loop) is None) == (user == "held")
 
 
 @settings(deadline=None, max_examples=200)
