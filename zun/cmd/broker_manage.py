@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zun import version
 from zun.messaging import senders
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
@@ -171,6 +172,7 @@ def write(folder: pathlib.Path, user: str, line: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="zun-broker-manage", description="Users and permissions of RabbitMQ.")
+    made.add_argument("--version", action="version", version=version.release())
     made.add_argument("--vhost", default="zun", help="the vhost of all services. Default: zun")
     made.add_argument("--exchange", default="zun", help="[DEFAULT] control_exchange of all services. Default: zun")
     made.add_argument("--broker", default="CONTROLLER:5672", help="address in the printed transport_url")

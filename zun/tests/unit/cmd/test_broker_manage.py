@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from zun import version
 from zun.cmd import broker_manage as manage
 
 
@@ -29,6 +30,12 @@ def test_definitions_have_no_password():
     assert [each["name"] for each in made["exchanges"]] == ["zun", "zun.hosts", "zun.replies"]
     assert [each["user"] for each in made["permissions"]] == ["zun-api", "zun-compute.h1"]
     assert len(made["topic_permissions"]) == 6
+
+
+def test_version_is_the_one_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        manage.main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{version.release()}\n")
 
 
 def test_hash_is_the_one_of_rabbitmq():
