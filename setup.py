@@ -2,4 +2,23 @@
 
 import setuptools
 
-setuptools.setup(setup_requires=["pbr>=6.1"], pbr=True)
+DATA = {
+    "zun.api": ["*.conf"],
+    "zun.db": ["migrations/*", "migrations/versions/*.py"],
+    "zun.topology.search": ["*.rst"],
+}
+
+
+class WithoutTests(setuptools.Distribution):
+    """A wheel without the tests, which need the checkout and libraries of their own.
+
+    pbr adds every package of the tree, and every file that git knows as data.
+    """
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.packages = [name for name in self.packages or () if name.split(".")[:2] != ["zun", "tests"]]
+        self.include_package_data, self.package_data = False, DATA
+
+
+setuptools.setup(setup_requires=["pbr>=6.1"], pbr=True, distclass=WithoutTests)
