@@ -236,6 +236,30 @@ def test_installation(stack):
     ]
 
 
+@pytest.mark.parametrize(
+    ("there", "installed"),
+    [
+        pytest.param((), ["docker.io", "docker-cli"], id="nothing"),
+        pytest.param(("dockerd",), ["docker-cli"], id="daemon-of-debian-13"),
+        pytest.param(("dockerd", "docker"), [], id="both"),
+    ],
+)
+def test_daemon_and_client_of_docker_are_installed(tmp_path, checkout, there, installed):
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for folder in map(pathlib.Path, ("/usr/sbin", "/usr/bin")):
+        for path in folder.iterdir():
+            if not path.name.startswith("docker") and not (commands / path.name).is_symlink():
+                (commands / path.name).symlink_to(path)
+    for name in there:
+        (commands / name).symlink_to("/bin/true")
+    urls = {"RABBIT_URL": "rabbit://rabbit/", "MYSQL_URL": "mysql+pymysql://mysql", "KEYSTONE_URL": "http://key/v3"}
+    made = Stack(tmp_path, checkout, {"-key": ""}, urls | {"PATH": str(commands)})
+    made.run("stack install")
+    packages = [each.removeprefix("install_package ") for each in made.calls()]
+    assert [each for each in packages if each.startswith("docker")] == installed
+
+
 def test_packages_of_other_services(stack):
     made = stack(**ALL)
     made.run("stack install")
