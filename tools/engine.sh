@@ -58,6 +58,7 @@ fetch() {
     for name in iptables ip6tables; do ln -sf xtables-legacy-multi "$folder/new/usr/sbin/$name"; done
     printf 'root:x:0:0::/:/bin/sh\n' >"$folder/new/etc/passwd"
     printf 'root:x:0:\ndocker:x:999:\n' >"$folder/new/etc/group"
+    printf 'nameserver 127.0.0.1\n' >"$folder/new/etc/resolv.conf" # without one, the name server of Podman does not start
     mkdir "$folder/bin"
     cat >"$folder/bin/$program" <<'DAEMON'
 #!/usr/bin/env bash
