@@ -19,7 +19,7 @@ from zun.common.states import Status
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.docker.registries import PUBLIC_ONLY
-from zun.container.driver import RESYNC, RuntimeEvent
+from zun.container.driver import RESYNC, RuntimeEvent, RuntimeMount
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.unit.container.contract import Rig, listening
@@ -120,6 +120,20 @@ def test_create_and_start_are_three_requests(rig: Rig, docker_url: str, tmp_path
             assert state is not None and driver.kernel_view(container, state) is not None
         sent = [re.sub(r"/v[0-9.]+/containers/|zun-[0-9a-f-]+|[?].*", "", each) for each in proxy.requests]
         assert sent == ["POST create", "POST /start", "GET /json"]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_archives_do_not_reach_a_tmpfs(rig: Rig, started: bool) -> None:
+    container = rig.sample()
+    mounts = [RuntimeMount("tmpfs", "", "/fast", size_bytes=MIB)]
+    rig.driver.create(container, cpuset_cpus="0", cpuset_mems="0", mounts=mounts)
+    if started:
+        rig.driver.start(container)
+    for path in ("/fast", "/fast/a", "/dev/shm"):
+        with pytest.raises(exceptions.InvalidValue, match=r"archives do not reach.*execute"):
+            rig.driver.put_archive(container, path, iter([b"\0" * 1024]))
+        with pytest.raises(exceptions.InvalidValue, match="archives do not reach"):
+            rig.driver.get_archive(container, path)
 
 
 @pytest.mark.parametrize("hard", [True, False])

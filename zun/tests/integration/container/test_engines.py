@@ -8,6 +8,7 @@ same there as in the column of the engine's release.
 import contextlib
 import csv
 import io
+import json
 import pathlib
 import subprocess
 import tarfile
@@ -305,6 +306,29 @@ def cdi_device(trial: Trial) -> str:
     raise AssertionError("a CDI device that does not exist was given")
 
 
+@probe
+def execute_with_cdi(trial: Trial) -> str:
+    folders = trial.engine.info().get("CDISpecDirs")
+    if not folders:
+        return "knows no CDI"
+    kind = f"engines.example/card{uuid.uuid4().hex[:8]}"
+    written = pathlib.Path(folders[-1], f"{kind.replace('/', '-')}.json")
+    written.parent.mkdir(parents=True, exist_ok=True)
+    edits = {"env": ["CARD=told"], "deviceNodes": [{"path": "/dev/card", "hostPath": "/dev/null"}]}
+    device = {"name": "0", "containerEdits": edits}
+    written.write_text(json.dumps({"cdiVersion": "0.6.0", "kind": kind, "devices": [device]}))
+    try:
+        wish = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": [f"{kind}=0"]}]}
+        made = trial.container("sh", "-c", "echo $CARD; sleep 1000", start=False, HostConfig=wish)
+        wait_for(lambda: trial.answer(trial.engine.start, made) == "accepted")  # the engine reads the file in its time
+        wait_for(lambda: b"told" in trial.engine.logs(made))
+        seen = trial.said(made, "sh", "-c", "ls /dev/card; echo $CARD").split()
+    finally:
+        written.unlink()
+    words = {"the device": "/dev/card" in seen, "its variables": "told" in seen}
+    return ", ".join(f"{name} {'seen' if there else 'not seen'}" for name, there in words.items())
+
+
 def _device(path: str, start: bool = True) -> dict[str, Any]:
     given = {"PathOnHost": path, "PathInContainer": "/dev/given", "CgroupPermissions": "rwm"}
     return {"start": start, "HostConfig": {"Devices": [given]}}
@@ -441,12 +465,33 @@ def archive_into_read_only(trial: Trial) -> str:
 
 
 @probe
+def archive_into_tmpfs(trial: Trial) -> str:
+    mount = {"Type": "tmpfs", "Target": "/fast"}
+    running = trial.container(HostConfig={"Mounts": [mount]})
+    answer = trial.answer(trial.engine.put_archive, running, "/fast", _files())
+    found = "there" if "plain" in trial.said(running, "ls", "/fast") else "not there"
+    created = trial.container(start=False, HostConfig={"Mounts": [mount]})
+    return f"{answer}, files {found}; not started: {trial.answer(trial.engine.put_archive, created, '/fast', _files())}"
+
+
+@probe
 def missing_bind_source(trial: Trial) -> str:
     source = pathlib.Path("/tmp") / f"engines-{uuid.uuid4().hex[:8]}"
     mount = {"Type": "bind", "Source": str(source), "Target": "/x"}
     as_mount = trial.answer(trial.container, start=False, HostConfig={"Mounts": [mount]})
     as_bind = trial.answer(trial.container, start=False, HostConfig={"Binds": [f"{source}:/x"]})
     return f"as Mounts {as_mount}, as Binds {as_bind}"
+
+
+@probe
+def unfinished_line(trial: Trial) -> str:
+    container = trial.container("sh", "-c", "echo first; printf half; exec sleep 1000")
+    wait_for(lambda: b"first" in trial.engine.logs(container))
+    trial.said(container, "true")
+    running = "shown" if b"half" in trial.engine.logs(container) else "not shown"
+    trial.engine.stop(container, timeout=0)
+    ended = "shown" if b"half" in trial.engine.logs(container) else "not shown"
+    return f"running: {running}, ended: {ended}"
 
 
 @probe

@@ -11,7 +11,7 @@ import urllib3.exceptions
 
 from zun.common import exceptions
 from zun.container.docker import DockerDriver
-from zun.container.docker.archives import _path_error
+from zun.container.docker.archives import _path_error, in_memory
 from zun.container.docker.client import Settings
 from zun.container.docker.errors import (
     ENDING,
@@ -371,3 +371,37 @@ def test_little_memory_is_not_blamed_for_other_errors() -> None:
     error = api_error(500, "layer does not exist")
     with pytest.raises(exceptions.DockerError), translated("start", "u", URL, Adviser()), memory_blamed(6):
         raise error
+
+
+MOUNTED = {
+    "HostConfig": {"Tmpfs": {"/old": ""}},
+    "Mounts": [
+        {"Type": "tmpfs", "Destination": "/tmp"},
+        {"Type": "volume", "Destination": "/tmp/data"},
+        {"Type": "volume", "Destination": "/dev/hugepages"},
+        {"Type": "bind", "Destination": "/etc/app.conf"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/tmp", "/tmp"),
+        ("tmp/a/", "/tmp"),
+        ("/var/../tmp/./a", "/tmp"),
+        ("/tmp/data", None),
+        ("/tmp/data/../x", "/tmp"),
+        ("/tmpfs", None),
+        ("/old/a", "/old"),
+        ("/dev/shm", "/dev"),
+        ("/dev/hugepages/a", None),
+        ("/proc/1", "/proc"),
+        ("//sys", "/sys"),
+        ("/", None),
+        ("", None),
+        ("/etc/app.conf", None),
+    ],
+)
+def test_paths_in_memory_are_not_reached_by_archives(path: str, place: str | None) -> None:
+    assert in_memory(MOUNTED, path) == place
