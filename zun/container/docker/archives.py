@@ -61,7 +61,7 @@ def in_memory(inspected: Mapping[str, Any], path: str) -> str | None:
     inside the container are not followed.
     """
     types = dict.fromkeys(_NEVER_ON_DISK, "tmpfs")
-    types |= dict.fromkeys(inspected["HostConfig"].get("Tmpfs") or (), "tmpfs")
+    types |= dict.fromkeys((inspected.get("HostConfig") or {}).get("Tmpfs") or (), "tmpfs")
     types |= {each["Destination"]: each["Type"] for each in inspected.get("Mounts") or ()}
     wanted = PurePosixPath(normpath(f"/{path.lstrip('/')}"))
     above = [place for place in types if wanted.is_relative_to(place)]

@@ -49,7 +49,7 @@ def test_request_from_a_stream_is_not_sent_twice(daemon: Daemon) -> None:
     driver.ping()
     daemon.versions = NEW
     with pytest.raises(exceptions.Unavailable, match=r"replaced by another release\. Try again"):
-        driver.put_archive(container, "/", iter([b"a", b"b"]))
+        driver._engine.api.put_archive(f"zun-{container.uuid}", "/", iter([b"a", b"b"]))
     with pytest.raises(exceptions.InvalidValue, match="no tar"):
         driver.put_archive(container, "/", iter([b"a", b"b"]))
 

@@ -225,8 +225,9 @@ def test_saved_image_that_ends_with_an_error(daemon: Daemon) -> None:
 def test_removal_that_fails_while_it_is_awaited(daemon: Daemon) -> None:
     container = Sample()
     name = f"/containers/zun-{container.uuid}"
+    labels = {"zun.host": "localhost", "zun.uuid": container.uuid}
     daemon.answers |= {
-        f"{name}/json": (200, {"Id": "abc", "Config": {"Labels": {"zun.host": "localhost"}}}),
+        f"{name}/json": (200, {"Id": "abc", "Config": {"Labels": labels}}),
         "/abc/wait": (200, {"StatusCode": 0, "Error": {"Message": "device or resource busy"}}),
         "/containers/abc": (409, {"message": "Removal of container abc is already in progress"}),
     }
