@@ -93,7 +93,7 @@ engine_tests() {
     set -e
     if [ -n "${PODMAN_HOST:-}" ]; then
         "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 10 \
-            zun/tests/integration/container/test_{contract,devices,huge_pages,profile}.py
+            zun/tests/integration/container/test_{contract,devices,huge_pages,podman}.py
         return
     fi
     local files=(zun/tests/integration/test_{archives,capsules,devices,mounts,networks,registries,runtimes,terminals}.py)

@@ -48,6 +48,8 @@ LABEL_EMPTY = "zun.empty"
 BRIDGE_OPTION = "com.docker.network.bridge.name"
 #: Largest number of further subnets tried for a default network if another process took the chosen subnet.
 TRIES = 8
+#: Texts of Docker and of Podman about a subnet that is in use.
+_TAKEN = ("overlap", "is already used on the host")
 
 
 class DockerNetworks(OnEngine):
@@ -231,7 +233,7 @@ class DockerNetworks(OnEngine):
             except docker_errors.NotFound:
                 return
             except docker_errors.APIError as exc:
-                if says(exc, "has active endpoints"):
+                if says(exc, "has active endpoints", "network is being used"):
                     raise exceptions.Conflict(f"Cannot remove {what}: {exc.explanation}") from exc
                 raise
         LOG.info("Removed the bridge of %s", what)
@@ -278,7 +280,7 @@ class DockerNetworks(OnEngine):
             except docker_errors.APIError as exc:
                 if self._is_here(name):  # another agent of this daemon created it meanwhile
                     return
-                if says(exc, "overlap"):
+                if says(exc, *_TAKEN):
                     cidrs = ", ".join(each["cidr"] for each in port.subnets)
                     raise exceptions.Conflict(
                         f"Network {port.network_uuid} cannot be created on this host: another network of its Docker "
@@ -315,7 +317,7 @@ class DockerNetworks(OnEngine):
                     # Another agent of this daemon may have created this network, or one with these addresses.
                     if self._is_here(name):
                         return
-                    if not says(exc, "overlap") or len(taken) == TRIES:
+                    if not says(exc, *_TAKEN) or len(taken) == TRIES:
                         raise
                     taken.add(cidr)
                 else:

@@ -30,6 +30,7 @@ def container(found: Mapping[str, Any]) -> dict[str, Any]:
         **found,
         "Image": f"sha256:{found['Image']}",
         "HostConfig": {**host, **asked},
+        "NetworkSettings": {"Networks": {}, **(found.get("NetworkSettings") or {})},
         "State": {
             **state,
             "Status": status,

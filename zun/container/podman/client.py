@@ -154,6 +154,10 @@ class Libpod(APIClient):
         if net_id != NOWHERE:
             super().disconnect_container_from_network(container, net_id, force=force)
 
+    def remove_network(self, net_id: str) -> None:
+        # Of a network that is named by its id, Podman does not see the containers. They could not be stopped any more.
+        super().remove_network(self.inspect_network(net_id)["Name"])
+
     # Images
 
     def images(self, name: str | None = None) -> list[dict[str, Any]]:

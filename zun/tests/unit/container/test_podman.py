@@ -173,6 +173,10 @@ def test_state_in_dockers_words(found, status):
     assert runtime_state(answers.container(found), Status.CREATING).status is status
 
 
+def test_a_container_without_networks_is_in_none():
+    assert answers.container({**inspected(), "NetworkSettings": {"IPAddress": ""}})["NetworkSettings"]["Networks"] == {}
+
+
 def test_an_error_of_an_earlier_request_is_no_error_of_the_container():
     found = inspected("running", Error="container ab is already running: container state improper")
     assert runtime_state(answers.container(found), None).error is None
