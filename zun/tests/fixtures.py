@@ -2,6 +2,7 @@
 """Real parts for tests: a database, contexts, rows."""
 
 import contextlib
+import dataclasses
 import inspect
 import itertools
 import json
@@ -15,6 +16,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
@@ -28,15 +30,17 @@ _names = itertools.count(1)
 
 
 class LastingDatabase:
-    """An SQLite database that each test finds empty: its file is a new copy of ``tables``, an empty database.
+    """An SQLite database that each test finds empty: a new copy of ``tables``, a file with an empty database.
 
     The engines last, because SQLAlchemy keeps with an engine what it has compiled. With engines of its own, a test
-    would spend more time on compiling its statements than on running them.
+    would spend more time on compiling its statements than on running them. The file has a new name for each test: a
+    thread that a test left may still have the old one open, and SQLite finds the files of its log by name.
     """
 
     def __init__(self, tables: pathlib.Path) -> None:
         self._tables = tables
-        self._path = tables.with_name("test.sqlite")
+        self._numbers = itertools.count()
+        self._path = tables
         self._engines: Any = None
         self._listeners: list[int] = []
 
@@ -44,19 +48,25 @@ class LastingDatabase:
     def empty(self) -> Iterator[str]:
         """In the block the process is connected to the database, which is empty at first. Give its URL."""
         session.dispose()
-        for end in ("", "-wal", "-shm"):
-            self._path.with_name(f"{self._path.name}{end}").unlink(missing_ok=True)
+        self._path = self._tables.with_name(f"{next(self._numbers)}.sqlite")
         url = f"sqlite:///{shutil.copy(self._tables, self._path)}"
         if self._engines is not None and self._heard() == self._listeners:
-            session._engines = self._engines
+            session._engines = dataclasses.replace(self._engines, write_lock=threading.Lock())
         else:  # the first test, or the test before left a listener
             session.configure(url)
             self._engines = session._engines
+            for each in (self._engines.reader, self._engines.writer):
+                sa.event.listen(each, "do_connect", self._to_present, insert=True)
             self._listeners = self._heard()
         try:
             yield url
         finally:
             session.dispose()
+            for end in ("", "-wal", "-shm"):
+                self._path.with_name(f"{self._path.name}{end}").unlink(missing_ok=True)
+
+    def _to_present(self, _dialect: Any, _record: Any, arguments: list[Any], _parameters: Any) -> None:
+        arguments[0] = str(self._path)
 
     def _heard(self) -> list[int]:
         """Return how many listeners to statements the engines have."""
