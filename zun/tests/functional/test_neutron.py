@@ -528,6 +528,7 @@ def test_the_sweep_passes_what_it_cannot_delete(cloud, api, neutron, caplog, ste
     for each in (*neutron.ports.values(), *neutron.groups.values()):
         each["updated_at"] = "2026-01-01T00:00:00Z"
     caplog.clear()
+    wait_for(lambda: not cloud.agents["host-1"].queues.busy())  # its own sweep would come between
     cloud.networks["host-1"]._looked_for_groups = time.monotonic() if with_ports else None
     cloud.agents["host-1"]._networks.sweep(CONTEXT)
     wait_for(lambda: not neutron.under_way)
@@ -543,6 +544,7 @@ def test_groups_are_swept_when_ports_are_not(cloud, api, neutron):
     neutron.failures["GET", "ports"] = 500
     for each in neutron.groups.values():
         each["updated_at"] = "2026-01-01T00:00:00Z"
+    wait_for(lambda: not cloud.agents["host-1"].queues.busy())  # its own sweep would look for the groups meanwhile
     cloud.networks["host-1"]._looked_for_groups = None
     cloud.agents["host-1"]._networks.sweep(CONTEXT)
     assert neutron.groups == {}

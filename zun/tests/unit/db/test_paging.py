@@ -133,7 +133,7 @@ def test_pages_of_compute_nodes_are_the_sorted_whole(kind):
 def test_what_can_be_sorted_by_is_every_column_but_json(table):
     json = {"topology", "labels", "runtimes", "placement", "request", "command", "entrypoint", "environment"}
     json |= {"restart_policy", "healthcheck", "security_groups", "exposed_ports", "addresses", "ports", "mounts"}
-    json |= {"annotations", "traits", "added_traits", "capabilities"}
+    json |= {"annotations", "traits", "added_traits", "capabilities", "engine"}
     assert {column.name for column in table.table.c} - json - {"cpuset"} == paging.sortable(table.table)
 
 
