@@ -4,7 +4,9 @@
 Nothing is compared periodically here: what is seen, the event stream brought.
 """
 
+import os
 import shutil
+import signal
 import time
 
 import pytest
@@ -141,9 +143,12 @@ def test_after_a_crash_of_docker_everything_is_compared(database, own_daemon):
         host.driver.pause(paused)
         wait_for(lambda: row(paused)["status"] == "Paused", SECONDS)
         started = row(always)["started_at"]
+        ids = [lost.container_id, healed.container_id]
+        pids = {each: host.engine.inspect_container(each)["State"]["Pid"] for each in ids}
         own_daemon.kill()
-        for each in (lost, healed):
-            shutil.rmtree(own_daemon.data / "containers" / each.container_id)
+        for container_id, pid in pids.items():
+            os.kill(pid, signal.SIGKILL)  # a process that runs on would keep what the container holds
+            shutil.rmtree(own_daemon.data / "containers" / container_id)
         own_daemon.start()
         seen("daemon restart: stopped", lambda: row(plain), status="Stopped")
         seen("daemon restart: paused", lambda: row(paused), status="Stopped")
