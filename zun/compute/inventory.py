@@ -100,8 +100,8 @@ def _devices_of_others(topology: HostTopology, others: Iterable[Plan], held: Col
     """
     claimed = [replace(device, shared=1).held for plan in others for device in plan.devices]
     return {
-        address: f"device {address} is not offered: a container of this machine that is none of this service has "
-        f"{holder}. If the database was lost, 'zun-db-manage recover' brings it back; else stop it there"
+        address: f"device {address} is not offered: a container on this machine has {holder} and is not one of "
+        f"this service. If the database was lost, 'zun-db-manage recover' brings it back; else stop it there"
         for address, holder in sorted(topology.device_view.taken(claimed).items())
         if address in topology.device_view.by_address and address not in held
     }

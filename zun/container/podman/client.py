@@ -264,6 +264,6 @@ class _Renamed:
 
 
 def _is_loopback(image: str) -> bool:
-    """Return whether the registry of ``image`` is on this host. As Docker does, such a one is asked without TLS."""
+    """Return whether the registry of ``image`` is on this host. Like Docker, it is asked without TLS then."""
     host = (Reference.parse(image).domain or "").rpartition(":")[0]
     return host == "localhost" or host.startswith("127.")

@@ -174,7 +174,7 @@ def test_stopped_docker_gets_no_containers_until_it_is_back(engine):
 
 
 def test_docker_with_an_empty_folder_ends_nothing(engine, tmp_path):
-    """As where the disk of the folder was not mounted at a boot; with live-restore the processes even run on."""
+    """The same happens if the disk of the folder is not mounted at a boot. With live-restore the processes run on."""
     engine.be(None, LIVE)
     with on(engine) as host:
         version = told(host)["version"]

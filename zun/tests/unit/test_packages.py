@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wheel has. tools/packages.py tries wheel and sdist on several Pythons."""
+"""The content of the wheel. tools/packages.py tries wheel and sdist on several Pythons."""
 
 import configparser
 import email

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Podman driver makes of Docker's words, and of libpod's."""
+"""The Podman driver translates Docker's requests to libpod's, and libpod's answers to Docker's."""
 
 from typing import Any
 
