@@ -108,7 +108,6 @@ engine_tests() {
 stage_engines() {
     local row suite options failed=() known=
     tools/services.sh install registry || return
-    export -f engine_tests
     while read -r row suite options; do
         [[ " ${ZUN_ENGINE_ROWS:-$row} " == *" $row "* ]] || continue
         known=1
@@ -157,7 +156,7 @@ run_stage() {
     most=$(limit "$name")
     say "Stage $name"
     : >"$log"
-    export -f "stage_$name"
+    export -f "stage_$name" engine_tests
     export VENV
     # Interrupted rather than terminated, because pytest then ends what its fixtures started;
     # the shell starts background processes deaf to that signal.
