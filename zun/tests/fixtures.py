@@ -35,6 +35,9 @@ class LastingDatabase:
     The engines last, because SQLAlchemy keeps with an engine what it has compiled. With engines of its own, a test
     would spend more time on compiling its statements than on running them. The file has a new name for each test: a
     thread that a test left may still have the old one open, and SQLite finds the files of its log by name.
+
+    Each test has views of the engines of its own: listeners of its statements end with it, and a thread that waited for
+    its turn to write and connects when its test has ended is refused. Its connection is closed before the next test.
     """
 
     def __init__(self, tables: pathlib.Path) -> None:
@@ -42,36 +45,42 @@ class LastingDatabase:
         self._numbers = itertools.count()
         self._path = tables
         self._engines: Any = None
-        self._listeners: list[int] = []
 
     @contextlib.contextmanager
     def empty(self) -> Iterator[str]:
         """In the block the process is connected to the database, which is empty at first. Give its URL."""
         session.dispose()
-        self._path = self._tables.with_name(f"{next(self._numbers)}.sqlite")
-        url = f"sqlite:///{shutil.copy(self._tables, self._path)}"
-        if self._engines is not None and self._heard() == self._listeners:
-            session._engines = dataclasses.replace(self._engines, write_lock=threading.Lock())
-        else:  # the first test, or the test before left a listener
+        path = self._tables.with_name(f"{next(self._numbers)}.sqlite")
+        url = f"sqlite:///{shutil.copy(self._tables, path)}"
+        self._path = path  # from now on whoever connects, a thread that an earlier test left, too, finds the whole file
+        if self._engines is not None:
+            self._engines.reader.dispose()
+            self._engines.writer.dispose()
+        else:
             session.configure(url)
             self._engines = session._engines
             for each in (self._engines.reader, self._engines.writer):
                 sa.event.listen(each, "do_connect", self._to_present, insert=True)
-            self._listeners = self._heard()
+                sa.event.listen(each, "engine_connect", self._refuse_others)
+        session._engines = dataclasses.replace(
+            self._engines,
+            reader=self._engines.reader.execution_options(test=path),
+            writer=self._engines.writer.execution_options(test=path),
+            write_lock=threading.Lock(),
+        )
         try:
             yield url
         finally:
             session.dispose()
             for end in ("", "-wal", "-shm"):
-                self._path.with_name(f"{self._path.name}{end}").unlink(missing_ok=True)
+                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
     def _to_present(self, _dialect: Any, _record: Any, arguments: list[Any], _parameters: Any) -> None:
         arguments[0] = str(self._path)
 
-    def _heard(self) -> list[int]:
-        """Return how many listeners to statements the engines have."""
-        both = (self._engines.reader.dispatch, self._engines.writer.dispatch)
-        return [len(each) for one in both for each in (one.before_cursor_execute, one.after_cursor_execute)]
+    def _refuse_others(self, connection: sa.Connection) -> None:
+        if (test := connection.get_execution_options()["test"]) != self._path or session._engines is None:
+            raise RuntimeError(f"the test with the database {test} has ended")
 
 
 @pytest.fixture(scope="session")
