@@ -102,9 +102,16 @@ have() {
     [ -d "$RUN_DIR/engines/$1/root" ] || { say "fetching the packages of $1"; fetch "$1" "$RUN_DIR/engines/$1"; }
 }
 
+# overlays FOLDER: can file systems be laid over one another in FOLDER? Not where that is such a file system itself.
+overlays() {
+    mkdir "$1"/{lower,upper,work,merged}
+    mount -t overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" overlay "$1/merged" 2>/dev/null &&
+        umount "$1/merged"
+}
+
 # beside COMMAND...: start the daemon, run COMMAND, end the daemon. Runs in its own network, except with "host".
 beside() {
-    local folder daemon options=(--ip6tables=false)
+    local folder daemon copies options=(--ip6tables=false)
     mount --make-rshared / # the daemon, in a namespace below, shall see what COMMAND mounts
     if [ "${ZUN_ENGINE_NETWORK:-}" = host ]; then
         options+=(--bridge=none --iptables=false --ip-forward=false)
@@ -114,7 +121,11 @@ beside() {
     folder=$(mktemp -d /tmp/zun-engine.XXXXXX)
     export DOCKER_HOST=unix://$folder/docker.sock
     echo '{}' >"$folder/daemon.json"
-    [[ " ${ZUN_ENGINE_OPTIONS:-}" == *" --storage-driver"* ]] || options+=(--storage-driver=vfs)
+    # The engine copies whole images where it cannot lay them over one another: that works, but is slow.
+    if [[ " ${ZUN_ENGINE_OPTIONS:-}" != *" --storage-driver"* ]] && ! overlays "$folder"; then
+        if [[ "${ZUN_ENGINE_OPTIONS:-}" == *containerd-snapshotter=true* ]]; then copies=native; else copies=vfs; fi
+        options+=(--storage-driver=$copies)
+    fi
     # shellcheck disable=SC2086 # several options
     dockerd --config-file="$folder/daemon.json" --data-root="$folder/data" --exec-root="$folder/docker" --pidfile="$folder/pid" --host="$DOCKER_HOST" \
         "${options[@]}" ${ZUN_ENGINE_OPTIONS:-} >"$folder/log" 2>&1 &

@@ -114,14 +114,14 @@ stage_engines() {
         echo "==> $row: $suite $options"
         ZUN_ENGINE_OPTIONS=$options tools/engine.sh "$suite" bash -c engine_tests </dev/null || failed+=("$row")
     done <<'ROWS'
-bookworm bookworm --storage-driver=vfs
-trixie trixie --storage-driver=vfs
-trixie-crun trixie --storage-driver=vfs --add-runtime=crun=/usr/bin/crun --default-runtime=crun
-sid sid --storage-driver=vfs
-sid-crun sid --storage-driver=vfs --add-runtime=crun=/usr/bin/crun --default-runtime=crun
+bookworm bookworm
+trixie trixie
+trixie-crun trixie --add-runtime=crun=/usr/bin/crun --default-runtime=crun
+sid sid
+sid-crun sid --add-runtime=crun=/usr/bin/crun --default-runtime=crun
 trixie-podman trixie-podman
 sid-podman sid-podman
-sid-containerd sid --storage-driver=native --feature=containerd-snapshotter=true
+sid-containerd sid --feature=containerd-snapshotter=true
 ROWS
     if [[ " ${ZUN_ENGINE_ROWS:-changes} " == *" changes "* ]]; then
         known=1

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 TOOLS = pathlib.Path(__file__).parents[3] / "tools"
-ENGINE = '#!/usr/bin/env bash\n[ "$1" != fetch ] || exit 0\nshift\necho "engine $ZUN_ENGINE_OPTIONS"\nexec "$@"\n'
+ENGINE = '#!/usr/bin/env bash\n[ "$1" != fetch ] || exit 0\necho "engine $1 $ZUN_ENGINE_OPTIONS"\nshift\nexec "$@"\n'
 COMMON = """
 ROOT={root} RUN_DIR={root}/.run
 say() {{ echo "$@"; }}
@@ -43,7 +43,7 @@ def stages(checkout: pathlib.Path, *names: str, **environment: str) -> "subproce
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("sid", ["engine --storage-driver=vfs", "integration/container", "integration/test_networks.py"]),
+        ("sid", ["engine sid", "integration/container", "integration/test_networks.py"]),
         ("trixie-crun", ["--default-runtime=crun", "integration/container", "integration/test_networks.py"]),
         ("changes", ["integration/test_engine_changes.py"]),
     ],
