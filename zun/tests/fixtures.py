@@ -80,6 +80,7 @@ class LastingDatabase:
 
     def _refuse_others(self, connection: sa.Connection) -> None:
         if (test := connection.get_execution_options()["test"]) != self._path or session._engines is None:
+            connection.close()  # or the error would keep it, and the pool of writers has only one
             raise RuntimeError(f"the test with the database {test} has ended")
 
 
