@@ -160,6 +160,11 @@ def translate(
             return exceptions.Conflict(f"Cannot {target}: {reason}")
         if ended:
             return exceptions.Conflict(f"Cannot {target}: its process has just ended.")
+        if action == "update" and says(reason, "unable to set memory limit"):  # version 1 of control groups
+            return exceptions.Conflict(
+                f"The memory limit is below what the processes of container {who} use: {reason}. Let them free memory, "
+                "or stop the container first."
+            )
         if action == "start" and _NO_COMMAND.search(reason):
             return exceptions.Invalid(f"{engine} could not {target}: {reason}")
         for words, step, error in _NEXT:

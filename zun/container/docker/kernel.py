@@ -203,6 +203,29 @@ def cpu_weight(root: Path, cgroup_text: str, mountinfo_text: str, container_id: 
     return (found, True) if mount.unified else (linear(found), False)
 
 
+def memory_in_use(root: Path, cgroup_text: str, mountinfo_text: str, container_id: str, swap: int) -> int | None:
+    """Return the bytes that the kernel could not take from a container whose limit of swap is ``swap``, -1 for none.
+
+    Page cache and free objects of the kernel can be taken, and what fits into swap. None with version 1 of control
+    groups, whose kernel itself refuses a limit below what is in use. Version 2 ends processes instead.
+    """
+    try:
+        mount, group = locate("memory", cgroup_text, mountinfo_text)
+        if not mount.unified or container_id not in group:
+            return None
+        directory = mount.directory(root) / steps_below(mount, own_group(group, container_id))
+        used = int((directory / "memory.current").read_text())
+        found = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
+        used -= sum(int(found.get(name, 0)) for name in ("inactive_file", "active_file", "slab_reclaimable"))
+        if swap:
+            free = int(_fields((root / "proc/meminfo").read_text())["SwapFree"].split()[0]) << 10
+            left = free if swap < 0 else swap - int((directory / "memory.swap.current").read_text())
+            used -= max(0, min(free, left))
+    except (FileNotFoundError, ValueError):
+        return None
+    return used
+
+
 def own_group(group: str, container_id: str) -> str:
     """Return the container's own group for ``group``, which may be below it: ``/a/ID`` for ``/a/ID/init``."""
     steps = group.split("/")

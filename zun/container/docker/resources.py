@@ -4,15 +4,18 @@
 import logging
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from docker import errors as docker_errors
 
 from zun.common import exceptions
+from zun.common.naming import called
 from zun.common.units import MIB
 from zun.container.docker.client import ask, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.docker.errors import ENDING
+from zun.container.docker.kernel import memory_in_use
 from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import ContainerView
 from zun.container.weights import Curve, linear
@@ -48,12 +51,35 @@ class DockerResources(DockerWeights):
             return
         name = object_name(container.uuid)
         with self._engine.translated("update", container):
+            if memory:
+                self._check_memory(container, change["mem_limit"], change["memswap_limit"])
             if cpu is not None and container.cpu_policy in (CPUPolicy.DEDICATED, CPUPolicy.MIXED):
                 self._lift(name)
             answer = self._updated(name, change)
         for warning in answer.get("Warnings") or ():
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
         self.weigh(container, cpu)
+
+    def _check_memory(self, container: ContainerView, limit: int, both: int) -> None:
+        """Raise Conflict if a running container uses more than ``limit`` bytes. ``both`` is memory plus swap.
+
+        With version 2 of control groups Docker and Podman accept such a limit, and the kernel ends the processes.
+        """
+        found = self._engine.api.inspect_container(object_name(container.uuid))
+        pid, root = found["State"]["Pid"], Path(self.settings.root)
+        if not pid or 0 < (found["HostConfig"].get("Memory") or 0) <= limit:
+            return
+        try:
+            groups, mounts = ((root / "proc" / each).read_text() for each in (f"{pid}/cgroup", "self/mountinfo"))
+        except (FileNotFoundError, ProcessLookupError):
+            return  # it has just ended
+        used = memory_in_use(root, groups, mounts, found["Id"], both if both < 0 else both - limit)
+        if used is not None and used > limit:
+            raise exceptions.Conflict(
+                f"memory {limit // MIB} is below the {-(-used // MIB)} MiB that the processes of container "
+                f"{called(container.name, container.uuid)} use, and the kernel would end them. Let them free memory, "
+                "or stop the container first."
+            )
 
     def _lift(self, name: str) -> None:
         """Raise a limit of ``docker update --cpus`` to all CPUs of the host, because Docker cannot remove the limit."""

@@ -103,6 +103,15 @@ def test_a_process_that_is_just_ending_is_no_failure(status: int, text: str) -> 
     assert ENDING.search(text), "so it is updated once more"
 
 
+def test_version_1_refuses_memory_below_use_as_conflict() -> None:
+    text = "unable to set memory limit to 8388608 (current usage: 22020096, peak usage: 22999040): unknown"
+    expected = pytest.raises(exceptions.Conflict, match=r"below what the processes of container web \(u\) use: .*stop")
+    with expected, translated("update", "u", URL, Adviser(), name="web"):
+        raise api_error(500, text)
+    with pytest.raises(exceptions.DockerError), translated("start", "u", URL, Adviser()):
+        raise api_error(500, text)
+
+
 @pytest.mark.parametrize("write", [str.upper, str.lower, str.capitalize])
 @pytest.mark.parametrize(
     ("action", "text"),
@@ -114,6 +123,7 @@ def test_a_process_that_is_just_ending_is_no_failure(status: int, text: str) -> 
         ("start", 'container process: exec: "nope": executable file not found in $PATH'),
         ("create", "mkdir /a: no space left on device"),
         ("start", "transport is closing: unavailable"),
+        ("update", "unable to set memory limit to 8388608"),
         ("update", "Requested CPUs are not available - requested 77, available: 0-1"),
         ("create", "bind source path does not exist: /x/fs/data"),
         ("stop", "layer does not exist"),
