@@ -128,14 +128,19 @@ def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: 
     """The all-in-one, for all tests: starting takes long where the machine is emulated.
 
     Nothing is kept for the host, so that a container may ask for the whole memory of a node. Few workers: systemd and
-    Docker give up on each other when an emulated machine starts many containers at once.
+    Docker give up on each other when an emulated machine starts many containers at once. Rare looks around: one takes
+    longer there than the seconds between two by default, and the program would do nothing else.
     """
     folder, port = tmp_path_factory.mktemp("allinone"), free_port()
     settings: dict[str, dict[str, Any]] = {
         "DEFAULT": {"state_path": folder / "state", "host": f"test-{uuid.uuid4().hex[:8]}", "debug": "false"},
         "api": {"port": port, "rpc_timeout": PATIENCE},
         "docker": {"default_timeout": PATIENCE},
-        "compute": {"reserved_host_memory_mb": 0, "workers": 4, "inventory_interval": 10},
+        "compute": {
+            "reserved_host_memory_mb": 0, "workers": 4, "inventory_interval": 30, "heartbeat_interval": 30,
+            "audit_interval": 0,
+        },
+        "scheduler": {"sweep_interval": 300},
         "quota": {"containers": -1, "cpu": -1, "memory": -1, "disk": -1},
     }
     if LAYOUT == "4pci":

@@ -92,6 +92,12 @@ def members(group: pathlib.Path) -> list[int]:
     return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
 
 
+def pressure(group: pathlib.Path, kind: str) -> float:
+    """Return the seconds in which some process of a group waited for ``kind``: cpu, memory or io."""
+    (some,) = re.findall(r"^some .*total=(\d+)$", (group / f"{kind}.pressure").read_text(), re.MULTILINE)
+    return int(some) / 1e6
+
+
 def anonymous_mib(pid: int) -> dict[int, float]:
     """Memory node -> MiB of the process's anonymous pages there, from /proc/PID/numa_maps.
 

@@ -111,3 +111,8 @@ def stranger(pages: int) -> str:
 def several(processes: int) -> list[str]:
     """Return a command of ``processes`` processes that sleep."""
     return ["sh", "-c", "sleep 100000 & " * (processes - 2) + "sleep 100000"]
+
+
+def busy(processes: int) -> list[str]:
+    """Return a command of ``processes`` processes that want all the CPU time they can have."""
+    return ["sh", "-c", "while :; do :; done & " * (processes - 1) + "while :; do :; done"]
