@@ -5,7 +5,8 @@
 # by id, the virtual environment, distribution packages, the Docker daemon.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-RUN_DIR=${ZUN_RUN_DIR:-$ROOT/.run}
+RUN_DIR=$(realpath -ms "${ZUN_RUN_DIR:-$ROOT/.run}") # apt takes a relative path as one below its own folder
+[ -z "${ZUN_RUN_DIR:-}" ] || ZUN_RUN_DIR=$RUN_DIR    # also for the scripts that this one runs
 
 say() { printf '==> %s\n' "$*" >&2; }
 warn() { printf 'warning: %s\n' "$*" >&2; }

@@ -69,3 +69,12 @@ def test_a_failed_stage_is_the_exit_status(checkout: pathlib.Path, name: str) ->
     (checkout / "venv/bin/pytest").write_text("#!/bin/sh\necho 1 failed; exit 1\n")
     done = stages(checkout, name)
     assert done.returncode == 1 and f"FAILED  {name}" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("given", "absolute"), [(".run/py313", "{here}/.run/py313"), ("/else/../run", "/run")])
+def test_a_folder_of_the_run_is_absolute(tmp_path: pathlib.Path, given: str, absolute: str) -> None:
+    """apt looks for a relative path in its own folders, and a script that changes its folder in another."""
+    script = f'set -eu; . {TOOLS}/common.sh; echo "$RUN_DIR"; cd /; sh -c \'echo "$ZUN_RUN_DIR"\''
+    environment = {**os.environ, "ZUN_RUN_DIR": given}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [absolute.format(here=tmp_path)] * 2, done.stderr
