@@ -35,6 +35,8 @@ def clear(place: Path, mount: Mount) -> None:
     """
     try:
         if there(place):
+            if place.is_symlink():  # the words of rmtree for this depend on Python; 3.13 says "[Errno None] None"
+                raise OSError(errno.ELOOP, f"{place} is a symbolic link. Remove it if nobody needs it there")
             if found := mounts_below(place):
                 raise OSError(errno.EBUSY, f"{found[0]} is mounted. Unmount it if nobody needs it there")
             shutil.rmtree(place)
