@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure programs: seconds from start to ready, resident memory, and the size of rows.
 
-    benchmarks/footprint.py [--runs 5] [--settle 3] [--cloud] [--json FILE]
+    benchmarks/footprint.py [--runs 5] [--settle 3] [--fake] [--cloud] [--json FILE]
 
 Always measures ``zun-allinone``. With ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL set (``tools/services.sh env``) also
 ``zun-compute``, ``zun-scheduler`` and ``zun-api``, distributed. Beside each stands a Python that imports nothing,
-started in the same way: what the interpreter itself costs here.
+started in the same way: what the interpreter itself costs here. Docker must answer, except with ``--fake``: containers
+and networks are in memory then.
 
 ``--cloud`` measures instead the five programs of a distributed installation together, idle and loaded, and the rows in
 MariaDB. Loaded: 100 hosts and about 1000 containers in the database, 100 more that the agent runs in memory through
@@ -95,19 +96,20 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def configurations(folder: pathlib.Path) -> dict[str, str]:
-    """Return the text of each program's configuration file, by module."""
+def configurations(folder: pathlib.Path, fake: bool) -> dict[str, str]:
+    """Return the text of each program's configuration file, by module. ``fake``: with drivers in memory."""
+    drivers = "container_driver = fake\n[network]\ndriver = fake\n" if fake else ""
     name = f"benchmark-{uuid.uuid4().hex[:8]}"
     made = {
         "allinone": f"[DEFAULT]\nhost = {name}\nstate_path = {folder}/state\n[api]\nport = {free_port()}\n"
-        "[websocket_proxy]\nwsproxy_port = 0\n[compute]\nreserved_host_memory_mb = 128\n"
+        f"[websocket_proxy]\nwsproxy_port = 0\n[compute]\nreserved_host_memory_mb = 128\n{drivers}"
     }
     rabbit, mysql = os.environ.get("ZUN_TEST_RABBIT_URL"), os.environ.get("ZUN_TEST_MYSQL_URL")
     if rabbit and mysql:
         common = (
             f"[DEFAULT]\nhost = {name}\ntransport_url = {rabbit}\ncontrol_exchange = {name}\n"
-            f"[database]\nconnection = {mysql}\n[compute]\nreserved_host_memory_mb = 128\n"
-            "[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n"
+            f"[database]\nconnection = {mysql}\n[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n"
+            f"[compute]\nreserved_host_memory_mb = 128\n{drivers}"
         )
         (folder / "db.conf").write_text(common)
         upgrade = [sys.executable, "-m", "zun.cmd.db_manage", "--config-file", str(folder / "db.conf"), "upgrade"]
@@ -203,6 +205,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     # The first heartbeat, inventory and comparison with the runtime are over after three seconds.
     parser.add_argument("--settle", type=float, default=3.0, help="seconds from ready to idle")
+    parser.add_argument("--fake", action="store_true", help="containers and networks in memory, without Docker")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     parser.add_argument("--cloud", action="store_true", help="measure a distributed installation, idle and loaded")
     arguments = parser.parse_args()
@@ -216,7 +219,8 @@ def main() -> None:
     result: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
-        subjects = {f"zun-{module}": (module, config) for module, config in configurations(path).items()}
+        configured = configurations(path, arguments.fake)
+        subjects = {f"zun-{module}": (module, config) for module, config in configured.items()}
         for name in ["python alone", *subjects]:
             runs = [
                 bare_python() if name == "python alone" else measure(*subjects[name], path, arguments.settle)
