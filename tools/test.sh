@@ -18,8 +18,8 @@ the tested versions, and runs the stages, all but the last two if none is named:
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
   docs         the documentation builds without a warning
-  functional   the API and the programs in one process; no service, run two at a time
-  unit         rules and values, two processes; with the databases if a later stage needs services
+  functional   the API and the programs in one process; no service, four at a time
+  unit         rules and values, four at a time; with the databases if a later stage needs services
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
@@ -57,12 +57,13 @@ stage_docs() {
     fi
     "$VENV/bin/sphinx-build" -q -W --keep-going -b html releasenotes/source .run/releasenotes
 }
+# Four at a time even on two CPUs: threads that wait for each other are most of the time of many tests.
 stage_unit() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist worksteal --durations 10 --durations-min 1 \
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 4 --dist worksteal --durations 10 --durations-min 1 \
         zun/tests/unit
 }
 stage_functional() {
-    "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist worksteal --durations 10 --durations-min 1 \
+    "$VENV/bin/pytest" -p no:cacheprovider -q -n 4 --dist worksteal --durations 10 --durations-min 1 \
         zun/tests/functional
 }
 # With ZUN_TEST_BESIDE=1 two processes take files of tests while a third runs the tests of shared services. Those that
