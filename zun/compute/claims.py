@@ -16,6 +16,7 @@ from zun.objects.placement import (
     shared_memory_left,
 )
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
+from zun.topology.allocator import devices_now
 from zun.topology.request import MICRO
 from zun.topology.view import view_of
 
@@ -48,10 +49,10 @@ class Wanted:
 class Claim:
     """Tests ``limits`` against the host and settles the plan. Raises ClaimRefused with every reason it found.
 
-    ``limits['cpuset']`` is the scheduler's plan. It is carried out as it is if each of its parts is still free; else
-    the host plans anew within the same request. If the request does not name the devices of the plan, it is refused
-    with the part that is not free. Without one (a container that comes back, an operator's tool) the host
-    plans.
+    ``limits['cpuset']`` is the scheduler's plan. It is carried out as it is if each of its parts is still free and its
+    devices still are what the request asks for; else the host plans anew within the same request. If the request does
+    not name the devices of the plan, it is refused with the part that is not free. Without one (a container that comes
+    back, an operator's tool) the host plans.
 
     What the host has, and how often that may be promised, it knows itself; a scheduler may not have heard yet of the
     last change. ``limits['cpu_allocation_ratio']`` and ``limits['ram_allocation_ratio']`` are what only schedulers
@@ -92,7 +93,7 @@ class Claim:
             self.abort()
 
     def _claim_test(self, limits: Mapping[str, Any]) -> Plan:
-        topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
+        topology, request = self._resources.topology, self._wanted.request
         proposed = Plan.from_dict(limits["cpuset"]) if limits.get("cpuset") else None
         if proposed is not None:  # a scheduler of an earlier release does not say it
             proposed = replace(proposed, whole_cores=request.whole_cores)
@@ -103,14 +104,7 @@ class Claim:
         ]
         if request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
-        settled: Plan | Refusal
-        problem = None if proposed is None else usage.fits(topology, proposed)
-        if proposed is not None and problem is None:
-            settled = proposed
-        elif proposed is not None and problem is not None and proposed.devices and not request.devices:
-            settled = problem  # planned anew, the container would have none of its devices
-        else:
-            settled = plan(topology, usage, request)
+        settled = self._settled(proposed)
         reasons += self._test_ratios(settled, limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY))
         if isinstance(settled, Refusal):
             reasons.append(settled.message)
@@ -119,6 +113,19 @@ class Claim:
             raise exceptions.ClaimRefused(host=self._resources.hostname, reason="; ".join(lacking))
         devices = tuple(map(topology.device_view.described, settled.devices))
         return replace(settled, generation=self._resources.generation, devices=devices)
+
+    def _settled(self, proposed: Plan | None) -> Plan | Refusal:
+        """Return ``proposed`` if it is free and its devices still serve the request, else the host's own plan."""
+        topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
+        if proposed is None:
+            return plan(topology, usage, request)
+        problem = usage.fits(topology, proposed)
+        if not request.devices:
+            if problem is not None and proposed.devices:
+                return problem  # planned anew, the container would have none of its devices
+            return proposed if problem is None else plan(topology, usage, request)
+        devices = None if problem is not None else devices_now(topology, request, proposed)
+        return plan(topology, usage, request) if devices is None else replace(proposed, devices=devices)
 
     def _test_memory(self, limit: float | None) -> str | None:
         """Check that all containers stay within ``limit`` MiB of ordinary pages. The plan counts the huge ones.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from zun.topology.cells import HostTopology
+from zun.topology.device_request import GivenDevice
 from zun.topology.placement import Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
@@ -89,6 +90,24 @@ def device_search(
         return None
     view = view_of(topology, request.isolation)
     return DeviceSearch(topology.device_view, view, usage.held_devices, request.devices, request.device_same, steps)
+
+
+def devices_now(topology: HostTopology, request: PlacementRequest, taken: Plan) -> tuple[GivenDevice, ...] | None:
+    """Return the devices of a plan as they serve ``request`` today, or None if they no longer do.
+
+    The host may have changed since the plan was made: a device of the same address may be of another kind, on another
+    cell or switch, or without a link. Whether the devices are free is for ``Usage.fits``.
+    """
+    own, offered = {each.address for each in taken.devices}, topology.device_view
+    if sum([each.count for each in request.devices]) != len(own):
+        return None
+    if not own:
+        return ()
+    only = replace(offered, devices=tuple([device for device in offered.devices if device.address in own]))
+    view = view_of(topology, request.isolation)
+    search = DeviceSearch(only, view, (), request.devices, request.device_same)
+    cells = sum([1 << view.index[node] for node in taken.cpu_cells if node in view.index])
+    return None if search.cost(cells) is None else search.given(cells)
 
 
 def _answer(questions: list[Question]) -> Plan | None:

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from zun.common import exceptions
+from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver import ContainerDevices
 from zun.container.fake import InMemoryDriver
@@ -23,8 +24,9 @@ from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.compute.agent import COLUMNS, Agent
 from zun.tests.unit.container.samples import Sample
-from zun.topology import CellShare, CpuSet, Plan, plan
-from zun.topology.device_request import GivenDevice
+from zun.tests.unit.topology.hosts import device_case, proof_size
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
 
 FILES = tuple(Device(f"/dev/card{each}", type=DeviceType.PATH, nodes=(f"/dev/card{each}",)) for each in range(6))
@@ -190,3 +192,74 @@ def test_no_device_is_given_twice_in_many_lives(agent):
             assert len(set(addresses)) == len(addresses), f"after {number} lives"
     assert given > LIVES // 10 and kills > LIVES // 50
     print(f"{LIVES} lives, {given} containers with devices, {kills} kills of the agent")
+
+
+# The host changes after the scheduler's last view of it
+
+
+GPUS = tuple(
+    Device(
+        f"0000:0{number}:00.0", vendor_id="10de", class_id="030200", cell=0, traits=("FAST",),
+        path=("pci0000:80", "0000:80:01.0", f"0000:8{switch}:00.0", f"0000:8{switch}:01.0"),
+        links=tuple(f"0000:0{each}:00.0" for each in (1, 2, 3, 4) if each != number),
+    )
+    for number, switch in ((1, 1), (2, 1), (3, 2), (4, 2))
+)  # fmt: skip
+"""GPUs 1 to 4, all linked. The first two are behind one switch, the others behind another."""
+
+
+def asking(same="none", policy="preferred"):
+    requests = [
+        DeviceRequest(name, 1, (DeviceMatch(vendor_id="10de", traits=("FAST",)),), numa_policy=policy)
+        for name in ("one", "two")
+    ]
+    return PlacementRequest(1, 16, devices=tuple(requests), device_same=same)
+
+
+def changed(*numbers, **fields):
+    """The GPUs, of which these have other fields."""
+    return tuple(replace(each, **fields) if number in numbers else each for number, each in enumerate(GPUS, 1))
+
+
+UNLINKED = (*changed(1, 2, links=())[:2], *(replace(each, links=()) for each in GPUS[2:]))
+NO_LINK_OF_1 = tuple(replace(each, links=tuple(e for e in each.links if e[6] != "1")) for each in changed(1, links=()))
+
+
+@pytest.mark.parametrize(("same", "policy", "now", "expected"), [
+    pytest.param("link", "preferred", GPUS, "12", id="unchanged"),
+    pytest.param("link", "preferred", NO_LINK_OF_1, "23", id="a-link-is-lost"),
+    pytest.param("link", "preferred", UNLINKED, None, id="all-links-are-lost"),
+    pytest.param("none", "preferred", UNLINKED, "12", id="links-were-not-asked-for"),
+    pytest.param("switch", "preferred", changed(2, path=GPUS[2].path), "23", id="behind-another-switch"),
+    pytest.param("switch", "preferred", changed(1, 3, path=()), None, id="the-switches-are-unknown"),
+    pytest.param("cell", "preferred", changed(2, cell=1), "13", id="on-another-cell"),
+    pytest.param("none", "required", changed(1, 2, cell=1), "34", id="not-on-the-cells-of-the-container"),
+    pytest.param("none", "preferred", changed(1, traits=()), "23", id="a-trait-is-lost"),
+    pytest.param("none", "preferred", changed(1, 2, 3, vendor_id="15b3"), None, id="another-card-at-the-address"),
+])  # fmt: skip
+def test_devices_of_an_old_plan_must_still_serve(same, policy, now, expected):
+    """A scheduler with an old view, or one of two, proposes the devices 1 and 2, which are free."""
+    host, request = machine(cells=2, cores=16), asking(same, policy)
+    proposal = plan(replace(host, devices=GPUS), Usage(), request)
+    assert [each.address[6] for each in proposal.devices] == ["1", "2"]
+    resources = Resources("h1", replace(host, devices=now), Usage(), 7, None, 0, True)
+    assert resources.usage.fits(resources.topology, proposal) is None
+    try:
+        settled = Claim(resources, Wanted("me", request, 0), {"cpuset": proposal.to_dict()}, print).plan
+    except exceptions.ClaimRefused:
+        settled = None
+    assert (None if settled is None else "".join(each.address[6] for each in settled.devices)) == expected
+
+
+@pytest.mark.parametrize("sames", [("none",), ("link",), ("switch", "cell")])
+def test_a_plan_of_today_is_claimed_as_it_is(sames):
+    planned = 0
+    for seed in range(proof_size(150)):
+        topology, usage, request = device_case(random.Random(seed), sames=sames)
+        proposal = plan(topology, usage, request)
+        if isinstance(proposal, Plan):
+            planned += 1
+            host = Resources("h1", topology, usage, 7, None, 0, True)
+            settled = Claim(host, Wanted("me", request, 0), {"cpuset": proposal.to_dict()}, print).plan
+            assert settled == replace(proposal, generation=7), seed
+    assert planned
