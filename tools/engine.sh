@@ -87,11 +87,17 @@ podman_beside() {
     # Without systemd: control groups by the runtime itself, and events in a file.
     printf '%s\n' '[engine]' 'cgroup_manager="cgroupfs"' 'events_logger="file"' 'lock_type="file"' '[network]' 'firewall_driver="iptables"' \
         >"$folder/containers.conf"
-    podman --root "$folder/data" --runroot "$folder/run" --tmpdir "$folder/tmp" --storage-driver vfs \
+    # Networks of an engine of before would still have their addresses, and their names at the name server.
+    mkdir -p "$folder/data" /run/containers
+    mount -t tmpfs engine /run/containers
+    # On the disk of a machine that is a container itself, the kernel would refuse one overlay over another.
+    mount -t tmpfs engine "$folder/data"
+    # shellcheck disable=SC2086 # several options
+    podman --root "$folder/data" --runroot "$folder/run" --tmpdir "$folder/tmp" ${ZUN_ENGINE_OPTIONS:---storage-driver=overlay} \
         --network-config-dir "$folder/networks" system service --time=0 "$PODMAN_HOST" >"$folder/log" 2>&1 &
     daemon=$!
     # shellcheck disable=SC2064 # these values
-    trap "kill $daemon; wait $daemon || true; rm -rf '$folder' 2>/dev/null || true" EXIT
+    trap "kill $daemon; wait $daemon || true; umount --lazy '$folder/data'; rm -rf '$folder' 2>/dev/null || true" EXIT
     wait_until 30 curl -sf --unix-socket "$folder/podman.sock" http://d/_ping >/dev/null || { tail -20 "$folder/log" >&2; die "Podman did not start."; }
     say "$(podman --version)"
     "$@"
