@@ -179,10 +179,10 @@ def test_a_device_that_is_gone_is_refused(rig: Rig, files, made) -> None:
 
 
 @pytest.fixture
-def cdi_driver(rig: Rig, engine: docker.APIClient, docker_url: str, tmp_path, files) -> Iterator[DockerDriver]:
+def cdi_driver(rig: Rig, engine: docker.APIClient, tmp_path, files) -> Iterator[DockerDriver]:
     """A driver whose machine has its CDI files in a folder of the test, and all else from the real one."""
     if engine.info().get("CDISpecDirs"):
-        pytest.skip("this Docker has its own CDI")
+        pytest.skip("this engine has its own CDI")
     for name in ("proc", "sys", "dev"):
         (tmp_path / name).symlink_to(f"/{name}")
     (tmp_path / "etc/cdi").mkdir(parents=True)
@@ -239,7 +239,7 @@ def card(rig: Rig, engine: docker.APIClient, files) -> Iterator[Device]:
     """A device of a CDI file that Docker's own CDI has read."""
     folders = engine.info().get("CDISpecDirs")
     if not folders:
-        pytest.skip("this Docker has no CDI of its own")
+        pytest.skip("this engine has no CDI of its own")
     kind = f"vendor.com/test.{uuid.uuid4().hex[:8]}"
     written = pathlib.Path(folders[-1], f"{kind.replace('/', '-')}.json")
     written.parent.mkdir(parents=True, exist_ok=True)
@@ -293,7 +293,7 @@ def test_interface_moves_into_the_container(rig: Rig, tmp_path, interface: str, 
     folder = tmp_path / "sys/bus/pci/devices/0000:05:10.0/net"
     (folder / interface).mkdir(parents=True)
     (tmp_path / "sys/fs").symlink_to("/sys/fs")
-    driver = DockerDriver(replace(rig.driver.settings, root=str(tmp_path)))
+    driver = type(rig.driver)(replace(rig.driver.settings, root=str(tmp_path)))
     container = made(devices(FUNCTION), driver)
     assert f"{interface}:" in inside(rig, container, "cat /proc/net/dev")[0]
     assert "UP" in inside(rig, container, f"ip link show dev {interface}")[0].split(">")[0]

@@ -2,6 +2,7 @@
 """What usual programs can do in a container with the default profile, and what they cannot."""
 
 import contextlib
+import os
 import pathlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from zun.tests.unit.container.samples import Sample
 
 pytestmark = pytest.mark.docker
 MIB = 1 << 20
+PODMAN = "PODMAN_HOST" in os.environ
 OPEN = Profile(pids_limit=0, no_new_privileges=False, dropped=(), log_max_size="")
 INITDB = packages.POSTGRES.with_name("initdb")
 NOBODY = "/usr/bin/setpriv --reuid=nobody --regid=nogroup --clear-groups"
@@ -127,11 +129,13 @@ def test_ulimits(run: Run) -> None:
 
 
 def test_log_is_rotated(run: Run, rig: Rig, engine: docker.APIClient) -> None:
+    """Podman keeps one file, and begins it anew."""
     _, output = run("seq 20000; echo end", Profile(log_max_size="50k", log_max_files=2))
-    folder = pathlib.Path(engine.inspect_container(f"zun-{rig.made[-1].uuid}")["LogPath"]).parent
-    if folder.exists():  # the daemon's files are here
-        sizes = [path.stat().st_size for path in folder.glob("*-json.log*")]
-        assert len(sizes) == 2 and sum(sizes) < 110_000
+    found = engine.inspect_container(f"zun-{rig.made[-1].uuid}")
+    path = pathlib.Path(found["HostConfig"]["LogConfig"]["Path"] if PODMAN else found["LogPath"])
+    if path.parent.exists():  # the engine's files are here
+        sizes = [each.stat().st_size for each in path.parent.glob(f"{path.name}*")]
+        assert len(sizes) == (1 if PODMAN else 2) and sum(sizes) < 110_000
     assert output.endswith("end") and len(output) < 100_000
 
 
@@ -140,11 +144,15 @@ def test_inspect_of_a_default_container(rig: Rig, engine: docker.APIClient) -> N
     found = engine.inspect_container(f"zun-{container.uuid}")
     host = {name: found["HostConfig"].get(name) or None for name in EXPECTED}
     assert host == EXPECTED
-    status = dict(
-        line.split(":\t", 1) for line in pathlib.Path(f"/proc/{found['State']['Pid']}/status").read_text().splitlines()
-    )
-    seen = {name: status[name] for name in ("CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")}
-    assert seen == {
+    assert _log(found["HostConfig"]) == LOG
+
+    def seen() -> dict[str, str]:
+        lines = pathlib.Path(f"/proc/{found['State']['Pid']}/status").read_text().splitlines()
+        status = dict(line.split(":\t", 1) for line in lines)
+        return {name: status[name] for name in ("CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")}
+
+    wait_for(lambda: seen()["Seccomp"] != "0")  # Podman's start does not wait for the program
+    assert seen() == {
         "CapEff": "00000000800405fb",
         "CapBnd": "00000000800405fb",
         "CapAmb": "0000000000000000",
@@ -156,20 +164,26 @@ def test_inspect_of_a_default_container(rig: Rig, engine: docker.APIClient) -> N
 EXPECTED = {
     "Privileged": None,
     "CapAdd": None,
-    "CapDrop": ["AUDIT_WRITE", "MKNOD", "NET_RAW"],
+    # Podman tells what differs from its own capabilities, and always its own limits of open files.
+    **({"CapDrop": None} if PODMAN else {"CapDrop": ["AUDIT_WRITE", "MKNOD", "NET_RAW"], "Ulimits": None}),
     "SecurityOpt": ["no-new-privileges"],
     "PidsLimit": 4096,
-    "Ulimits": None,
     "Memory": 48 * MIB,
     "MemorySwap": 48 * MIB,
-    "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "3"}},
     "UsernsMode": None,
-    "PidMode": None,
+    "PidMode": "private" if PODMAN else None,
     "IpcMode": "private",
-    "UTSMode": None,
+    "UTSMode": "private" if PODMAN else None,
     "Devices": None,
     "Binds": None,
 }
+LOG = ("k8s-file", "52.43MB") if PODMAN else ("json-file", {"max-size": "50m", "max-file": "3"})
+
+
+def _log(host: dict[str, Any]) -> tuple[str, Any]:
+    """Return the log driver of a description, and the limits that it has: Podman has one file of a size."""
+    log = host["LogConfig"]
+    return log["Type"], log["Size"] if PODMAN else log["Config"]
 
 
 @pytest.mark.parametrize("memory", [64, 256])
@@ -191,5 +205,7 @@ def test_new_size_keeps_the_profile(rig: Rig, engine: docker.APIClient, memory: 
 def test_privileged_container_has_the_rights_of_the_host(rig: Rig, engine: docker.APIClient) -> None:
     container: Sample = rig.created(privileged=True)
     host = engine.inspect_container(f"zun-{container.uuid}")["HostConfig"]
-    assert host["Privileged"] and not host["CapDrop"] and not host["PidsLimit"]
-    assert host["LogConfig"]["Config"]["max-size"] == "50m"
+    assert host["Privileged"] and host["PidsLimit"] in (None, 0, -1)
+    # Podman tells each capability that this machine lacks as dropped.
+    assert {name.removeprefix("CAP_") for name in host["CapDrop"] or ()}.isdisjoint(STANDARD.dropped)
+    assert _log(host) == LOG
