@@ -24,6 +24,7 @@ from docker.types import IPAMConfig, IPAMPool
 import zun
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.daemon import IMAGE
+from zun.tests.integration.container.groups import of_group
 from zun.tests.integration.container.own_daemon import running
 
 PAGE = pathlib.Path(zun.__file__).parents[1] / "doc" / "source" / "reference" / "engines.csv"
@@ -72,16 +73,7 @@ class Trial:
 
     def kernel(self, container: str, controller: str, v1: str, v2: str) -> str:
         """Return the text of a file of the container's control group, whose name depends on the version."""
-        pid = self.engine.inspect_container(container)["State"]["Pid"]
-        for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controller in controllers.split(","):
-                return pathlib.Path(f"/sys/fs/cgroup/{controller}{path}/{v1}").read_text().strip()
-            if not controllers:
-                unified = pathlib.Path(f"/sys/fs/cgroup{path}/{v2}")
-                if unified.exists():
-                    return unified.read_text().strip()
-        raise AssertionError(f"container {container} has no control group for {controller}")
+        return of_group(self.engine.inspect_container(container)["State"]["Pid"], controller, v1, v2)
 
     def cpus(self, container: str) -> str:
         """Return the CPUs that the kernel lets the container use."""
