@@ -130,7 +130,7 @@ def _asked(
         "status": Status.CREATING,
         "request": {
             "run": True,
-            "hints": placed.get("hints") or {},
+            "hints": {**(placed.get("hints") or {}), **creation.host_hints(settings)},
             "availability_zone": template.get("availabilityZone") or settings.default_schedule_zone,
             "host": None,
         },

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from zun.api import devices, microversion, networks, traits
+from zun.api import devices, microversion, networks
+from zun.api import traits as asked_traits
 from zun.api.microversion import Version, v1
 from zun.api.mounts import mounts
 from zun.api.numa import placement
@@ -14,7 +15,7 @@ from zun.api.parsing import whole_number
 from zun.api.schemas import scalars
 from zun.api.schemas.containers import CREATE_GATES
 from zun.api.settings import Settings
-from zun.common import exceptions
+from zun.common import exceptions, hints, traits
 from zun.common.mounts import disk_gib
 from zun.common.states import Status
 from zun.topology import CPUPolicy
@@ -40,6 +41,14 @@ def check_gates(given: Mapping[str, Any], version: Version) -> None:
             microversion.require_for(gate.field, version, gate.since)
 
 
+def host_hints(settings: Settings, healthcheck: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return the hints that keep a container from hosts which cannot do what it needs."""
+    said = {traits.NEUTRON: "required"} if settings.neutron else {}
+    if healthcheck:
+        said[traits.NO_HEALTHCHECKS] = "forbidden"
+    return {f"{hints.IMAGE_TRAIT}{name}": word for name, word in said.items()}
+
+
 def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, settings: Settings) -> dict[str, Any]:
     """Return the fields of the new container, without its owner and without a generated name.
 
@@ -62,7 +71,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         "cpu_policy": given.get("cpu_policy", CPUPolicy.SHARED),
         "placement": {
             **placement(given),
-            **traits.asked(given),
+            **asked_traits.asked(given),
             **devices.asked(given, settings.device_aliases),
         },
         "command": _command(given.get("command")),

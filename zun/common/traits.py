@@ -15,6 +15,10 @@ CUSTOM = os_traits.CUSTOM_NAMESPACE
 HYPERTHREADING: str = os_traits.HW_CPU_HYPERTHREADING
 #: A host that connects volumes of Cinder.
 CINDER = f"{CUSTOM}ZUN_CINDER"
+#: A host whose containers join networks of Neutron.
+NEUTRON = f"{CUSTOM}ZUN_NEUTRON"
+#: A host whose engine never runs the health checks of containers.
+NO_HEALTHCHECKS = f"{CUSTOM}ZUN_NO_HEALTHCHECKS"
 LONGEST = 255
 NAME = rf"^[A-Z0-9_]{{1,{LONGEST}}}\Z"
 STANDARD: frozenset[str] = frozenset(os_traits.get_traits())

@@ -31,12 +31,14 @@ def inventory(
     facts: HostFacts,
     others: Collection[Plan] = (),
     held: Collection[str] = (),
+    *,
+    neutron: bool = False,
 ) -> Inventory:
     """Return the inventory.
 
     ``others`` are plans of containers on this machine that are not this service's, or whose rows are lost: their own
     CPUs and their devices are not offered. ``held`` are the addresses of the devices that this service's containers
-    hold.
+    hold. With ``neutron``, the networks of this host are those of Neutron.
 
     Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
     no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
@@ -82,7 +84,7 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
-        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits) | _services(conf)),
+        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits) | _services(conf, neutron)),
     }
     return Inventory(topology, columns)
 
@@ -113,14 +115,16 @@ def own_zone(conf: cfg.ConfigOpts) -> str:
 
 
 def _traits(discovered: HostTopology, facts: HostFacts) -> frozenset[str]:
-    """Return the traits of the machine's CPUs."""
+    """Return the traits of the machine's CPUs, and of its engine."""
     threads = any(len(core) > 1 for cell in discovered.cells for core in cell.siblings)
-    return traits.cpu_traits(facts.cpu_flags) | ({traits.HYPERTHREADING} if threads else set())
+    has = {traits.HYPERTHREADING: threads, traits.NO_HEALTHCHECKS: not facts.runs_healthchecks}
+    return traits.cpu_traits(facts.cpu_flags) | {name for name, there in has.items() if there}
 
 
-def _services(conf: cfg.ConfigOpts) -> frozenset[str]:
+def _services(conf: cfg.ConfigOpts, neutron: bool) -> frozenset[str]:
     """Return the traits that say which services of the cloud this host can use."""
-    return frozenset({traits.CINDER} if conf.cinder.enabled else ())
+    used = {traits.CINDER: conf.cinder.enabled, traits.NEUTRON: neutron}
+    return frozenset(name for name, there in used.items() if there)
 
 
 def _own_traits(names: Sequence[str]) -> frozenset[str]:

@@ -304,7 +304,14 @@ class ComputeService:
         plans = self._plans(context)
         held = {device.address for plan in plans for device in plan.devices}
         devices, self._uses = host_use.remembered(machine.devices, self._uses, held)
-        found = inventory(self._conf, replace(machine, devices=devices), facts, others, held)
+        found = inventory(
+            self._conf,
+            replace(machine, devices=devices),
+            facts,
+            others,
+            held,
+            neutron=self._network_driver.joins_neutron,
+        )
         foreign = self._foreign(context, found.topology)
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self.tracker.update_inventory(context, found.topology, found.columns)

@@ -389,7 +389,8 @@ class HostFacts:
 
     ``cpu_flags`` are the flags of /proc/cpuinfo that all CPUs have. ``cdi_folders`` are where the runtime looks for CDI
     files, the lowest priority first; empty if it has no CDI of its own. ``cdi_names`` are the CDI devices that it found
-    there, None if it does not tell.
+    there, None if it does not tell. ``runs_healthchecks`` is False if the engine never runs the health checks of
+    containers.
     """
 
     name: str
@@ -406,6 +407,7 @@ class HostFacts:
     cpu_flags: frozenset[str] = frozenset()
     cdi_folders: tuple[str, ...] = ()
     cdi_names: frozenset[str] | None = None
+    runs_healthchecks: bool = True
     engine: EngineFacts = NO_ENGINE
 
 

@@ -60,6 +60,7 @@ class DockerNetworks(OnEngine):
     """
 
     publishes = True
+    joins_neutron = False
 
     def __init__(self, engine: Engine, pool: Pool | None = None, firewall: Firewall | None = None) -> None:
         super().__init__(engine)

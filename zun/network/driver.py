@@ -52,6 +52,8 @@ class NetworkDriver(Protocol):
 
     publishes: bool
     """Whether exposed ports of containers are published at ports of the host."""
+    joins_neutron: bool
+    """Whether the networks are those of Neutron."""
 
     def start(self) -> None:
         """Begin to serve the runtime, before any other call. Raises Misconfigured."""

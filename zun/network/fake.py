@@ -21,6 +21,7 @@ class InMemoryNetworks:
     """
 
     publishes = True
+    joins_neutron = False
 
     def __init__(self, *, own_default: bool = True) -> None:
         self.own_default = own_default

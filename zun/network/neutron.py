@@ -41,6 +41,7 @@ class NeutronNetworks(DockerNetworks):
     """The networks of Neutron on one Docker daemon. ``host`` is the host's name at Neutron."""
 
     publishes = False  # containers have addresses of their own, and a security group lets the ports in
+    joins_neutron = True
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from zun.container.docker.client import Settings, object_name
 from zun.container.docker.create import restart_policy
 from zun.container.docker.driver import DockerDriver
 from zun.container.docker.kernel import kernel_view
-from zun.container.driver import ContainerView
+from zun.container.driver import ContainerView, HostFacts
 from zun.container.podman.client import LIMITS, PodmanEngine
 from zun.topology import CpuSet
 
@@ -33,6 +33,9 @@ class PodmanDriver(DockerDriver):
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
         """Return the driver that the operator configured: the entry point of ``[compute] container_driver``."""
         return cls(podman_settings(conf, connections=conf.compute.workers + 8))
+
+    def facts(self) -> HostFacts:
+        return replace(super().facts(), runs_healthchecks=has_systemd(self.settings.root))
 
     def start(self, container: ContainerView) -> None:
         with self._engine.translated("start", container):
@@ -113,6 +116,11 @@ class PodmanDriver(DockerDriver):
         command = ["ps", "-o", ",".join(FIELDS), "-p", ",".join(pids)]
         told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
         return [line.split(None, len(FIELDS) - 1) for line in told.splitlines()[1:]]
+
+
+def has_systemd(root: str) -> bool:
+    """Return whether systemd is the first process of the machine. Its timers run Podman's health checks."""
+    return Path(root, "proc/1/comm").read_text().strip() == "systemd"
 
 
 def is_signal(text: str) -> bool:

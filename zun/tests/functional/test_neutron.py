@@ -20,6 +20,7 @@ from zun.neutron.ports import Wiring
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional import actions
+from zun.tests.functional.api.samples import TEMPLATE
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.neutron import Driver, api, client, conf, create, neutron, swept, users_port, wires
 from zun.topology.devices import Device, DeviceType
@@ -330,6 +331,21 @@ def run(cloud, container):
     cloud.scheduler_api.create(CONTEXT, container)
     wait_for(lambda: containers.get(container.uuid)["status"] in ("Created", "Error"), 30)
     return containers.get(container.uuid)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/v1/containers", {"image": "demo"}, id="container"),
+        pytest.param("/capsules/", {"template": TEMPLATE}, id="capsule"),
+    ],
+)
+def test_requests_ask_for_a_host_with_neutron(api, neutron, path, body):
+    neutron.network("demo")
+    reply = api.post(path, body)
+    assert reply.status == 202, reply.json
+    stored = Container.get_by_uuid(CONTEXT, reply.json["uuid"])
+    assert stored.request["hints"] == {"image:trait:CUSTOM_ZUN_NEUTRON": "required"}
 
 
 def test_the_group_goes_with_its_container(cloud, api, neutron):

@@ -73,7 +73,7 @@ def _fields(
     request = made["request"]
     request |= _host_of(given)
     request |= host_of_volumes(context, made)
-    request["hints"] = _resolved_hints(context, wanted)
+    request["hints"] = _resolved_hints(context, wanted) | creation.host_hints(settings, made["healthcheck"])
     if found is not None:
         request[OF_GLANCE] = found.uuid
     elif "image" in given:

@@ -119,7 +119,7 @@ def test_every_field(admin_api, host_row, scheduler):
     stored = Container.get_by_uuid(admin_context(), shown["uuid"])
     assert stored.request == {
         "run": True,
-        "hints": {"label:rack": "3"},
+        "hints": {"label:rack": "3", "image:trait:CUSTOM_ZUN_NO_HEALTHCHECKS": "forbidden"},
         "availability_zone": "nova",
         "host": "host-1",
     }

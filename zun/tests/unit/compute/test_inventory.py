@@ -73,6 +73,20 @@ def test_reserved_huge_pages_are_in_no_inventory():
 
 
 @pytest.mark.parametrize(
+    ("options", "facts", "neutron", "names"),
+    [
+        pytest.param({}, {}, False, set(), id="nothing-special"),
+        pytest.param({"cinder__enabled": True}, {}, False, {"CUSTOM_ZUN_CINDER"}, id="cinder"),
+        pytest.param({}, {}, True, {"CUSTOM_ZUN_NEUTRON"}, id="neutron"),
+        pytest.param({}, {"runs_healthchecks": False}, False, {"CUSTOM_ZUN_NO_HEALTHCHECKS"}, id="no-health-checks"),
+    ],
+)
+def test_traits_of_what_the_host_can_use(options, facts, neutron, names):
+    told = inventory(configuration(**options), machine(), replace(DEFAULT_FACTS, **facts), neutron=neutron)
+    assert {each for each in told.columns["traits"] if each.startswith("CUSTOM_")} == names
+
+
+@pytest.mark.parametrize(
     ("threads", "flags", "configured", "names"),
     [
         (1, (), (), []),

@@ -15,7 +15,7 @@ from zun.container.docker.state import runtime_state
 from zun.container.driver import Plug, RuntimeMount
 from zun.container.podman import answers
 from zun.container.podman.create import full_name, specification
-from zun.container.podman.driver import is_signal
+from zun.container.podman.driver import has_systemd, is_signal
 from zun.tests.unit.container.samples import Sample
 
 SETTINGS = Settings(host_label="here")
@@ -212,6 +212,13 @@ def test_host_facts_of_podman():
     facts = host_facts(answers.info(told), name="h", disk_total_gib=1, disk_quota=False, engine=engine)
     assert (engine.name, engine.version, engine.runtime, engine.cgroup_version) == ("Podman", "5.4.2", "crun 1.21", 2)
     assert (facts.runtimes, facts.os, facts.cdi_folders) == (["crun"], "debian 13", ("/etc/cdi", "/var/run/cdi"))
+
+
+@pytest.mark.parametrize(("first", "there"), [("systemd\n", True), ("init\n", False), ("systemd-none\n", False)])
+def test_systemd_is_the_first_process(tmp_path, first, there):
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/comm").write_text(first)
+    assert has_systemd(str(tmp_path)) is there
 
 
 @pytest.mark.parametrize(
