@@ -124,18 +124,21 @@ def test_a_made_container_gets_no_empty_volume(tmp_path):
 @pytest.mark.parametrize("kind", [Kind.LOCAL, Kind.BIND])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOTCONN])
 def test_a_file_that_cannot_be_looked_at_stays(tmp_path, monkeypatch, kind, error):
-    """Since Python 3.14 Path.exists answers False for every error."""
+    """Since Python 3.14 Path.exists answers False for every error, and Path.lstat does not use Path.stat."""
     (place := tmp_path / OWNER / "0").mkdir(parents=True)
     kept = place / ("image" if kind is Kind.LOCAL else "content")
     kept.write_bytes(b"theirs")
-    ask = pathlib.Path.stat
 
-    def stat(path, **how):
-        if path.name == kept.name:
-            raise OSError(error, os.strerror(error))
-        return ask(path, **how)
+    def failing(ask):
+        def look(path, **how):
+            if path.name == kept.name:
+                raise OSError(error, os.strerror(error))
+            return ask(path, **how)
 
-    monkeypatch.setattr(pathlib.Path, "stat", stat)
+        return look
+
+    for name in "stat", "lstat":
+        monkeypatch.setattr(pathlib.Path, name, failing(getattr(pathlib.Path, name)))
     monkeypatch.setattr(pathlib.Path, "exists", os.path.exists)
     driver, mount = (LocalDriver if kind is Kind.LOCAL else FileDriver)(tmp_path), Mount(kind, "/d", "bmV3", 1)
     with pytest.raises(exceptions.VolumeError, match=f"Mount /d: .*{os.strerror(error)}"):
