@@ -47,6 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder for a daemon with sockets: ``tmp_path`` has the name of the test, and a socket's path has 107 bytes."""
+    return tmp_path_factory.mktemp("d")
+
+
+@pytest.fixture
 def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., Program]]:
     """Makes programs, and ends those that still run when the test is over."""
     made: list[Program] = []

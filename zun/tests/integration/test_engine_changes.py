@@ -58,10 +58,10 @@ class Engine:
 
 
 @pytest.fixture
-def engine(docker_url, database, tmp_path, monkeypatch):
+def engine(docker_url, database, short_path, monkeypatch):
     need_own_daemon()
     monkeypatch.setenv("ZUN_ENGINE_WORK", str(ROOT))
-    made = Engine(tmp_path)
+    made = Engine(short_path)
     yield made
     made.daemon.clean()
 
@@ -173,15 +173,15 @@ def test_stopped_docker_gets_no_containers_until_it_is_back(engine):
         host.run()
 
 
-def test_docker_with_an_empty_folder_ends_nothing(engine, tmp_path):
+def test_docker_with_an_empty_folder_ends_nothing(engine, short_path):
     """The same happens if the disk of the folder is not mounted at a boot. With live-restore the processes run on."""
     engine.be(None, LIVE)
     with on(engine) as host:
         version = told(host)["version"]
         container = marked(host, name="kept", cpu_policy="dedicated", cpu=1.0)
         before, pid = db.get(container.uuid), host.driver.show(container).pid
-        engine.be(None, LIVE, f"--data-root={tmp_path}/empty")
-        away(host, f"folder is {tmp_path}/empty")
+        engine.be(None, LIVE, f"--data-root={short_path}/empty")
+        away(host, f"folder is {short_path}/empty")
         refused(host, container)
         assert db.get(container.uuid) == before
         assert kernel_cpus(pid) == container.cpuset["cpuset_cpus"]
@@ -190,13 +190,13 @@ def test_docker_with_an_empty_folder_ends_nothing(engine, tmp_path):
         agrees(host, container, pid)
 
 
-def test_process_that_docker_does_not_know_keeps_its_cpus(engine, tmp_path):
+def test_process_that_docker_does_not_know_keeps_its_cpus(engine, short_path):
     """The operator gave the former store up, while a process of one of its containers runs on."""
     engine.be(None, LIVE)
     with on(engine) as host:
         container = marked(host, name="kept", cpu_policy="dedicated", cpu=1.0, auto_heal=True)
         pid = host.driver.show(container).pid
-        engine.be(None, LIVE, f"--data-root={tmp_path}/empty")
+        engine.be(None, LIVE, f"--data-root={short_path}/empty")
         file = pathlib.Path(away(host, "remove ").partition("remove ")[2].partition(":")[0])
         file.unlink()
         row = becomes(container, status="Unknown")

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def daemon(docker_url, tmp_path):
+def daemon(docker_url, short_path):
     """A Docker with the runtimes ``boxed`` and ``other``, which are runc by other names."""
     runc = shutil.which("runc")
-    with own_daemon.running(tmp_path, f"--add-runtime=boxed={runc}", f"--add-runtime=other={runc}") as made:
+    with own_daemon.running(short_path, f"--add-runtime=boxed={runc}", f"--add-runtime=other={runc}") as made:
         yield made
 
 

@@ -44,6 +44,8 @@ class OwnDaemon:
         self.data = folder / "data"
         self.url = f"unix://{folder}/docker.sock"
         self._folder = folder
+        longest = f"{folder}/exec/containerd/containerd.sock.ttrpc"
+        assert len(longest) < 108, f"Linux opens no socket with so long a path: {longest}. Use the fixture short_path."
         self._command = [
             *(("unshare", "--net") if bridge is None else ()), program,
             f"--data-root={self.data}", f"--exec-root={folder}/exec", f"--pidfile={folder}/docker.pid",
@@ -102,9 +104,10 @@ class OwnDaemon:
         if self._process is not None:
             self.stop()
         self._end_shims()
-        # A daemon that is killed leaves its folder mounted on itself, once for each time.
-        for mount in self._mounts(self.data):
-            if mount == str(self.data):
+        # A daemon that is killed leaves its folder mounted on itself, once for each time. Networks of containers stay
+        # mounted if a later daemon on this folder did not know these.
+        for mount in reversed(self._mounts(self._folder)):
+            if mount != str(self._folder):
                 subprocess.run(["umount", mount], check=True)
 
     def namespaces(self) -> list[str]:
@@ -175,7 +178,7 @@ def running(folder: pathlib.Path, *options: str, **more: Any) -> Iterator[OwnDae
 
 
 @pytest.fixture
-def own_daemon(docker_url, tmp_path):
+def own_daemon(docker_url, short_path):
     """Running. ``docker_url`` says whether tests with Docker are wanted at all."""
-    with running(tmp_path) as daemon:
+    with running(short_path) as daemon:
         yield daemon

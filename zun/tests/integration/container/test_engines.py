@@ -543,8 +543,8 @@ def test_each_row_of_the_page_is_tried() -> None:
 
 
 @pytest.mark.docker
-def test_restart_policies_after_a_restart(docker_url: str, tmp_path: pathlib.Path) -> None:
-    with running(tmp_path) as daemon:
+def test_restart_policies_after_a_restart(docker_url: str, short_path: pathlib.Path) -> None:
+    with running(short_path) as daemon:
         trial = Trial(daemon.url)
         made = {
             (policy, stopped): trial.container(HostConfig={"RestartPolicy": {"Name": policy}})
