@@ -131,7 +131,7 @@ ROWS
 }
 
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
-# 85 minutes since we were called. A passing run takes two thirds of it; a loaded machine more.
+# 85 minutes since we were called. A passing run takes a third of it; a loaded machine more.
 limit() {
     local most left=$((5100 - SECONDS))
     case $1 in
