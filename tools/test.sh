@@ -37,7 +37,7 @@ the tested versions, and runs the stages, all but the last two if none is named:
 The services are installed and started while the stages before unit run. A failed stage
 does not keep the next ones from running; the exit status and the last lines tell in the end.
 Output is kept in .run/test/<stage>.log and .run/test/services.log. Environment: PYTHON, ZUN_RUN_DIR,
-ZUN_ENGINE_ROWS.
+ZUN_ENGINE_ROWS, ZUN_TEST_BESIDE=1 (integration runs three tests at the same time).
 TEXT
 }
 
@@ -66,11 +66,15 @@ stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 4 --dist worksteal --durations 10 --durations-min 1 \
         zun/tests/functional
 }
-# Two processes take files of tests while a third runs the tests of shared services. Those that need the machine for
-# themselves come last.
+# With ZUN_TEST_BESIDE=1 two processes take files of tests while a third runs the tests of shared services. Those that
+# need the machine for themselves come last.
 stage_integration() {
     local status=0 in_turn log=${ZUN_RUN_DIR:-.run}/test/in-turn.log
     local pytest=("$VENV/bin/pytest" -p no:cacheprovider -q --durations 10 zun/tests/integration -m)
+    if [ "${ZUN_TEST_BESIDE:-}" != 1 ]; then
+        "${pytest[@]}" "not slow"
+        return
+    fi
     env --default-signal=INT "${pytest[@]}" "not slow and in_turn and not alone" >"$log" 2>&1 &
     in_turn=$!
     "${pytest[@]}" "not slow and not in_turn and not alone" -n 2 --dist loadfile || status=1
@@ -131,7 +135,7 @@ ROWS
 }
 
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
-# 85 minutes since we were called. A passing run takes a third of it; a loaded machine more.
+# 85 minutes since we were called. A passing run takes half of it; a loaded machine more.
 limit() {
     local most left=$((5100 - SECONDS))
     case $1 in
@@ -172,11 +176,11 @@ run_stage() {
     return "$status"
 }
 
-# The line that ruff, mypy or pytest sums up with, or the three of integration; whatever came last if there is
+# The line that ruff, mypy or pytest sums up with, or the three of a divided integration; whatever came last if there is
 # none.
 last_line() {
     local lines=1
-    [ "$1" != integration ] || lines=3
+    [ "$1" != integration ] || [ "${ZUN_TEST_BESIDE:-}" != 1 ] || lines=3
     grep -E '^(Found |All checks passed|Success: |[0-9]+ (passed|failed|error|skipped|deselected)|no tests ran|error: )' \
         "$LOGS/$1.log" | tail -n "$lines" | paste -s -d ';' | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
 }

@@ -62,6 +62,7 @@ def said(engine, shown, *command):
 SHARED = {"name": "shared", "mountPath": "/shared"}
 
 
+@pytest.mark.alone  # its audit finds nothing
 def test_a_dedicated_capsule(cloud, engine):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.fail("this test needs two CPUs")
