@@ -193,10 +193,7 @@ def cpu_weight(root: Path, cgroup_text: str, mountinfo_text: str, container_id: 
     Version 1 has shares, 1024 for one CPU, which are returned as the weight that they are by the linear curve: 39.
     """
     try:
-        mount, group = locate("cpu", cgroup_text, mountinfo_text)
-        if container_id not in group:
-            return None
-        directory = mount.directory(root) / steps_below(mount, own_group(group, container_id))
+        mount, directory = _own_directory(root, "cpu", cgroup_text, mountinfo_text, container_id)
         found = int((directory / ("cpu.weight" if mount.unified else "cpu.shares")).read_text())
     except (FileNotFoundError, ValueError):
         return None
@@ -210,10 +207,9 @@ def memory_in_use(root: Path, cgroup_text: str, mountinfo_text: str, container_i
     groups, whose kernel itself refuses a limit below what is in use. Version 2 ends processes instead.
     """
     try:
-        mount, group = locate("memory", cgroup_text, mountinfo_text)
-        if not mount.unified or container_id not in group:
+        mount, directory = _own_directory(root, "memory", cgroup_text, mountinfo_text, container_id)
+        if not mount.unified:
             return None
-        directory = mount.directory(root) / steps_below(mount, own_group(group, container_id))
         used = int((directory / "memory.current").read_text())
         found = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
         used -= sum(int(found.get(name, 0)) for name in ("inactive_file", "active_file", "slab_reclaimable"))
@@ -224,6 +220,17 @@ def memory_in_use(root: Path, cgroup_text: str, mountinfo_text: str, container_i
     except (FileNotFoundError, ValueError):
         return None
     return used
+
+
+def _own_directory(
+    root: Path, controller: str, cgroup_text: str, mountinfo_text: str, container_id: str
+) -> tuple[CgroupMount, Path]:
+    """Return the mount of the controller and the folder of the container's group. ValueError if it has no group there.
+    """
+    mount, group = locate(controller, cgroup_text, mountinfo_text)
+    if container_id not in group:
+        raise ValueError(f"the process is not in a group of container {container_id}, but in {group}")
+    return mount, mount.directory(root) / steps_below(mount, own_group(group, container_id))
 
 
 def own_group(group: str, container_id: str) -> str:

@@ -174,7 +174,9 @@ def test_stopped_docker_gets_no_containers_until_it_is_back(engine):
 
 
 def test_docker_with_an_empty_folder_ends_nothing(engine, short_path):
-    """The same happens if the disk of the folder is not mounted at a boot. With live-restore the processes run on."""
+    """Docker also finds an empty folder if the disk of its folder was not mounted at boot. The processes run on here,
+    because of live-restore.
+    """
     engine.be(None, LIVE)
     with on(engine) as host:
         version = told(host)["version"]

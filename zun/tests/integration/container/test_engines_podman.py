@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Podman does where a guess is often wrong: each row of doc/source/reference/engines-podman.csv, tried on it.
+"""Podman does what each row of doc/source/reference/engines-podman.csv says. Each row is tried on a real Podman.
 
 ``tools/engine.sh SUITE-podman`` starts a Podman for this. The trials ask libpod's own API, without this service.
 """
