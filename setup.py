@@ -6,6 +6,7 @@ DATA = {
     "zun.api": ["*.conf"],
     "zun.db": ["migrations/*", "migrations/versions/*.py"],
     "zun.topology.search": ["*.rst"],
+    "zun.ui": ["static/*", "static/vendor/*"],
 }
 
 
