@@ -111,6 +111,14 @@ class Tree:
         return sorted(number for match in matches if match and (number := int(match[1])) <= MAX_ID)
 
 
+def text_of(path: str | Path) -> str:
+    """Return the text of a file of /proc, in which others choose names. Raises OSError.
+
+    Bytes that are not UTF-8 are surrogates, as in every path of Python (``os.fsdecode``).
+    """
+    return os.fsdecode(Path(path).read_bytes())
+
+
 def _contents(path: Path) -> bytes:
     """Return the first bytes of a regular file.
 
@@ -146,8 +154,3 @@ def cpu_map_in(text: str) -> CpuSet:
     if mask.bit_length() > MAX_ID + 1:
         raise ValueError(text)
     return CpuSet.from_mask(mask)
-
-
-def unescaped(field: str) -> str:
-    """Return a field of /proc/mounts or mountinfo without its escapes. Example: ``/a\\040b`` is ``/a b``."""
-    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), field)

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zun.topology.devices import Device, DeviceType
-from zun.topology.files import Tree, unescaped
+from zun.topology.files import Tree
+from zun.topology.mounts import Mounted, mounts_in, mounts_in_table, unescaped
 from zun.topology.pci_files import files_below, interface_folders, reached_disks
 
 _PCI = "sys/bus/pci/devices"
@@ -157,21 +158,15 @@ def _is_apart(tree: Tree) -> bool:
     return tree.text("proc/1/comm") is not None and tree.text("proc/2/comm") != "kthreadd"
 
 
-def _mounts(tree: Tree) -> Iterator[tuple[str, str, str]]:
-    """Yield device number, source and place of each mount of the host's first process and of this one.
+def _mounts(tree: Tree) -> Iterator[Mounted]:
+    """Yield each mount of the host's first process and of this one.
 
     A container of zun-compute has mounts of its own. Without the right to read those of process 1, this one runs on the
     host itself, as a user who is not root.
     """
     for process in ("1", "self"):
-        for line in (Tree(tree.root).text(f"proc/{process}/mountinfo") or "").splitlines():
-            words = line.split()
-            if len(words) > 6 and "-" in words[6:]:
-                source = words[words.index("-", 6) + 2 : words.index("-", 6) + 3]
-                yield words[2], unescaped("".join(source)), unescaped(words[4])
-    for line in (tree.text("proc/mounts") or "").splitlines():  # the only list of some recordings
-        if len(words := line.split()) > 2:
-            yield "", unescaped(words[0]), unescaped(words[1])
+        yield from mounts_in(Tree(tree.root).text(f"proc/{process}/mountinfo") or "")
+    yield from mounts_in_table(tree.text("proc/mounts") or "")  # the only list of some recordings
 
 
 def _pool(tree: Tree, entry: str) -> str | None:
@@ -193,11 +188,11 @@ class _Disks(NamedTuple):
 def _disks(tree: Tree) -> _Disks:
     numbers: dict[str, str] = {}
     found: dict[str, str] = {}
-    for number, source, place in _mounts(tree):
-        if number:
-            numbers.setdefault(number, f"mounted at {place}")
-        if source.startswith("/dev/"):
-            found.setdefault(source.removeprefix("/dev/"), f"mounted at {place}")
+    for mount in _mounts(tree):
+        if mount.device:
+            numbers.setdefault(mount.device, f"mounted at {mount.place}")
+        if mount.source.startswith("/dev/"):
+            found.setdefault(mount.source.removeprefix("/dev/"), f"mounted at {mount.place}")
     for line in (tree.text("proc/swaps") or "").splitlines()[1:]:
         if line.startswith("/dev/"):
             found.setdefault(unescaped(line.split()[0]).removeprefix("/dev/"), "swap space of the host")

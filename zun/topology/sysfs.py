@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 from zun.topology.cells import HostTopology, NUMACell
 from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
-from zun.topology.files import SPACE, Tree, number_in, unescaped
+from zun.topology.files import SPACE, Tree, number_in
 from zun.topology.host_use import marked
+from zun.topology.mounts import Mounted, mounts_in, mounts_in_table
 from zun.topology.pci import discover_devices
 from zun.topology.pci_files import memory_nodes
 
@@ -381,38 +382,17 @@ def _cpuset_folders(tree: Tree) -> list[tuple[str, Names]]:
         parts, root = _parts(path), _parts(mount.root)
         if parts[: len(root)] == root:  # else the path is of another cgroup namespace
             parts = parts[len(root) :]
-        folders = ("/".join([mount.point, *parts[:depth]]) for depth in range(len(parts), -1, -1))
+        folders = ("/".join([mount.place.strip("/"), *parts[:depth]]) for depth in range(len(parts), -1, -1))
         above: list[tuple[str, Names]] = [(folder, names) for folder in folders]
         # A machine with both versions keeps its cpusets where they are mounted by name, in version 1.
         found = above + found if names is _cpuset_names else found + above
     return found
 
 
-class _Mount(NamedTuple):
-    """A mounted file system. ``root`` is the folder of the file system that is seen at ``point``."""
-
-    point: str
-    kind: str
-    options: frozenset[str]
-    root: str = "/"
-
-
-def _mounts(tree: Tree) -> Iterator[_Mount]:
-    """Yield the mounts of this process, from mountinfo (proc_pid_mountinfo(5)), else from mounts, which has no roots.
-
-    Inside a container a mount may begin at the container's own control group: root ``/kubepods/pod1``.
-    """
+def _mounts(tree: Tree) -> Iterator[Mounted]:
+    """Yield the mounts of this process, from mountinfo, else from mounts, which has no roots."""
     text = tree.text("proc/self/mountinfo")
-    for line in (text or "").splitlines():
-        first, _, last = line.partition(" - ")
-        here, there = first.split(), last.split()
-        if len(here) >= 6 and len(there) >= 3:
-            point, options = unescaped(here[4]).strip("/"), f"{here[5]},{there[2]}".split(",")
-            yield _Mount(point, there[0], frozenset(options), unescaped(here[3]))
-    for line in (tree.text("proc/mounts") or "").splitlines() if text is None else ():
-        words = line.split()
-        if len(words) >= 4:
-            yield _Mount(unescaped(words[1]).strip("/"), words[2], frozenset(words[3].split(",")))
+    return mounts_in_table(tree.text("proc/mounts") or "") if text is None else mounts_in(text)
 
 
 def _parts(path: str) -> list[str]:

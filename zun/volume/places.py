@@ -4,16 +4,15 @@
 import contextlib
 import errno
 import os
-import re
 import shutil
 from pathlib import Path
 
 from zun.common import exceptions
 from zun.common.mounts import Mount
+from zun.topology.mounts import lines_of, mountinfo, parsed
 
-#: The kernel's list of mounts. It writes a space in a path as ``\040``.
-MOUNTS = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+#: The folder that has ``proc``, below which the kernel tells its mounts.
+ROOT = Path("/")
 
 
 def there(path: Path) -> bool:
@@ -47,9 +46,14 @@ def clear(place: Path, mount: Mount) -> None:
 
 
 def mount_points() -> list[str]:
-    """Return the places where something is mounted, as the kernel lists them. Raises OSError."""
-    listed = (line.split(b" ")[4] for line in MOUNTS.read_bytes().splitlines())
-    return [os.fsdecode(_OCTAL.sub(lambda each: bytes((int(each[1], 8),)), path)) for path in listed]
+    """Return the places where something is mounted. Raises OSError, also if a line is not understood."""
+    found = []
+    for line in lines_of(mountinfo(ROOT)):
+        mount = parsed(line)
+        if mount is None:
+            raise OSError(errno.EINVAL, f"/proc/self/mountinfo has a line that is not understood: {line[:80]!a}")
+        found.append(mount.place)
+    return found
 
 
 def mounts_below(place: Path) -> list[str]:
@@ -59,5 +63,9 @@ def mounts_below(place: Path) -> list[str]:
 
 
 def failed(mount: Mount, place: Path, reason: str) -> exceptions.VolumeError:
-    """Return the error to raise. Users read the text, so the path of the host is replaced by ``...``."""
-    return exceptions.VolumeError(mount=mount.destination, reason=reason.replace(str(place), "..."))
+    """Return the error to raise. Users read the text, so the path of the host is replaced by ``...``.
+
+    The text is stored, so bytes of a path that are not UTF-8 are spelt. Example: ``\\udce4`` for the byte 0xe4.
+    """
+    words = reason.replace(str(place), "...").encode(errors="backslashreplace").decode()
+    return exceptions.VolumeError(mount=mount.destination, reason=words)

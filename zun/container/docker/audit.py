@@ -40,6 +40,8 @@ from zun.container.driver import (
     Throttling,
 )
 from zun.topology import CpuSet
+from zun.topology.files import text_of
+from zun.topology.mounts import lines_of, mountinfo
 
 KTHREADD = b"2"  # the process that is the parent of all other kernel threads
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
@@ -97,7 +99,7 @@ class DockerAudit(OnEngine):
         """Return the CPUs of the process's control group, or None if the process is gone."""
         root = Path(self.settings.root)
         try:
-            cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+            cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
             mount, group = locate("cpuset", cgroup_text, self._mountinfo())
             return group_limits(root, mount, group)[0]
         except _ENDED:
@@ -113,8 +115,7 @@ class DockerAudit(OnEngine):
 
 
 def cgroup_mounts(root: str | Path) -> str:
-    lines = Path(root, "proc/self/mountinfo").read_text().splitlines()
-    return "\n".join(line for line in lines if line.partition(" - ")[2].startswith("cgroup"))
+    return "\n".join(line for line in lines_of(mountinfo(root)) if line.partition(" - ")[2].startswith("cgroup"))
 
 
 def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: str) -> PinningView | None:
@@ -128,7 +129,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     first = _status(root / "proc", pid)
     if _is_dead(first):
         return None
-    cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+    cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
     mount, group = locate("cpuset", cgroup_text, mountinfo_text)
     memory = _controlled("memory", "memory.stat", root, cgroup_text, mountinfo_text, container_id)
     if container_id not in group:
@@ -316,7 +317,7 @@ def other_processes(root: str | Path, cpus: CpuSet, container_ids: Iterable[str]
                     continue
                 if _is_dead(status):
                     continue
-                group = _cpu_group((proc / name / "cgroup").read_text())
+                group = _cpu_group(_told(proc / name / "cgroup"))
                 if ids.isdisjoint(_CONTAINER_ID.findall(group)):
                     alike.setdefault((group, allowed), []).append(tid)
     return [
@@ -366,5 +367,10 @@ def _is_dead(status: bytes) -> bool:
 
 def _name(proc: Path, tid: int) -> str:
     with suppress(OSError):
-        return (proc / str(tid) / "comm").read_text().strip()
+        return _told(proc / str(tid) / "comm").strip()
     return "?"
+
+
+def _told(path: Path) -> str:
+    """Return the text of a file for people. Bytes that are not UTF-8 are spelt, because the text is stored."""
+    return path.read_bytes().decode(errors="backslashreplace")

@@ -17,6 +17,7 @@ from zun.container.docker.client import OnEngine, ask, object_name
 from zun.container.docker.hijack import hijack
 from zun.container.driver import ContainerView
 from zun.topology import amounts
+from zun.topology.files import text_of
 
 #: Most bytes of a command's output or a log. The limit protects the agent's memory from a command such as "yes", and
 #: keeps answers below the message size that brokers accept.
@@ -85,7 +86,7 @@ class DockerConsole(OnEngine):
     def _inside(self, pid: int, container_id: str) -> bool:
         """Return whether ``pid`` is a live process of the container."""
         try:
-            return container_id in Path(self.settings.root, "proc", str(pid), "cgroup").read_text()
+            return container_id in text_of(Path(self.settings.root, "proc", str(pid), "cgroup"))
         except (FileNotFoundError, ProcessLookupError):
             return False
         except OSError as exc:

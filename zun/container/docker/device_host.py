@@ -33,6 +33,8 @@ from zun.container.docker.kernel import locate, own_group, steps_below
 from zun.container.docker.state import runtime_state
 from zun.container.driver import ContainerDevices, ContainerView, DeviceAccess, RuntimeState
 from zun.topology.devices import DeviceType
+from zun.topology.files import text_of
+from zun.topology.mounts import mountinfo
 
 LOG = logging.getLogger(__name__)
 
@@ -183,8 +185,8 @@ def device_rules(root: Path, pid: int, container_id: str) -> tuple[Rule, ...] | 
 
     Version 2 has a program of the kernel in place of the rules. The rules of a group are those of version 1 alone.
     """
-    cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
-    mount, group = locate("devices", cgroup_text, (root / "proc/self/mountinfo").read_text())
+    cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
+    mount, group = locate("devices", cgroup_text, mountinfo(root))
     if mount.unified:
         return None
     if container_id not in group:

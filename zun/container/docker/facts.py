@@ -14,7 +14,7 @@ from docker import APIClient
 from zun.common.units import GIB, MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, OnEngine, ask
 from zun.container.driver import NO_ENGINE, EngineFacts, HostFacts, Judge, Store
-from zun.topology.files import unescaped
+from zun.topology.mounts import mountinfo, mounts_in
 
 LOG = logging.getLogger(__name__)
 
@@ -145,11 +145,11 @@ def disk_quota_supported(info: Mapping[str, Any], root: str | Path) -> bool:
     if driver not in ("overlay2", "overlay") or backing != "xfs":
         return False
     try:
-        mountinfo = Path(root, "proc/self/mountinfo").read_text()
+        mounts = mountinfo(root)
     except OSError as exc:
         LOG.warning("Cannot read mounts to look for disk quotas, so there are none: %s", exc)
         return False
-    return has_project_quota(mountinfo, info["DockerRootDir"])
+    return has_project_quota(mounts, info["DockerRootDir"])
 
 
 def in_containerd(info: Mapping[str, Any]) -> bool:
@@ -188,17 +188,13 @@ def _containerd_folder(root: str | Path) -> str:
 
 def has_project_quota(mountinfo_text: str, directory: str) -> bool:
     """Return whether the file system of ``directory`` is mounted with the option ``pquota`` or ``prjquota``."""
-    best, options = -1, ""
-    for line in mountinfo_text.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) < 6 or len(tail) < 3:
-            continue
-        mountpoint = PurePosixPath(unescaped(fields[4]))
-        # A later mount at the same mount point hides the earlier one.
-        if PurePosixPath(directory).is_relative_to(mountpoint) and len(mountpoint.parts) >= best:
-            best, options = len(mountpoint.parts), f"{fields[5]},{tail[2]}"
-    return not {"pquota", "prjquota"}.isdisjoint(options.split(","))
+    best, options = -1, frozenset[str]()
+    for mount in mounts_in(mountinfo_text):
+        place = PurePosixPath(mount.place)
+        # A later mount at the same place hides the earlier one.
+        if PurePosixPath(directory).is_relative_to(place) and len(place.parts) >= best:
+            best, options = len(place.parts), mount.options
+    return not options.isdisjoint(("pquota", "prjquota"))
 
 
 def _disk_total_gib(root: str, directory: str) -> int:

@@ -24,7 +24,8 @@ from zun.container.docker.audit import cgroup_mounts
 from zun.container.docker.client import Engine, OnEngine
 from zun.container.docker.kernel import locate, own_group, steps_below
 from zun.container.driver import HUGE_PAGES_TARGET, ContainerView, HugePageView, PageStock, RuntimeState
-from zun.topology.files import unescaped
+from zun.topology.files import text_of
+from zun.topology.mounts import mountinfo, mounts_in
 
 LOG = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ def page_group(root: Path, pid: int, container_id: str, mountinfo_text: str) -> 
     """
     if pid <= 0:
         return None
-    cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+    cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
     # Without a hierarchy that has the controller, the cpuset's shows whether the process is the container's.
     for controller in ("hugetlb", "cpuset"):
         with suppress(ValueError):
@@ -206,12 +207,10 @@ def used_of(group: PageGroup) -> dict[int, dict[int, int]] | None:
 def mounted_size(mountinfo_text: str) -> int | None:
     """Return the page size in KiB of the hugetlbfs that a container sees at ``/dev/hugepages``, None without one."""
     found = None
-    for line in mountinfo_text.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) > 4 and len(tail) > 2 and unescaped(fields[4]) == HUGE_PAGES_TARGET:
+    for mount in mounts_in(mountinfo_text):
+        if mount.place == HUGE_PAGES_TARGET:
             # A later mount hides an earlier one.
-            size = _PAGE_SIZE.search(tail[2]) if tail[0] == "hugetlbfs" else None
+            size = _PAGE_SIZE.search(mount.details) if mount.kind == "hugetlbfs" else None
             found = int(size[1]) * _SUFFIXES[size[2]] if size else None
     return found
 
@@ -221,7 +220,7 @@ def huge_page_view(root: Path, pid: int, container_id: str, mountinfo_text: str)
     group = page_group(root, pid, container_id, mountinfo_text)
     if group is None:
         return None
-    mounted = mounted_size((root / "proc" / str(pid) / "mountinfo").read_text())
+    mounted = mounted_size(mountinfo(root, pid))
     limits = limits_of(group)
     return HugePageView(limits, None if limits is None else used_of(group), mounted)
 

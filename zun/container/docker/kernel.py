@@ -18,7 +18,8 @@ from zun.container.docker.client import OnEngine
 from zun.container.driver import ContainerView, KernelView, RuntimeState
 from zun.container.weights import linear
 from zun.topology import CpuSet
-from zun.topology.files import unescaped
+from zun.topology.files import text_of
+from zun.topology.mounts import mountinfo, mounts_in
 
 LOG = logging.getLogger(__name__)
 
@@ -92,10 +93,10 @@ def kernel_view(root: str | Path, pid: int, container_id: str) -> KernelView | N
     if pid <= 0:
         return None
     proc = Path(root, "proc", str(pid))
-    status = _fields((proc / "status").read_text())
+    status = _fields(text_of(proc / "status"))
     if status.get("State", "")[:1] in ("Z", "X"):
         return None
-    mount, group = locate("cpuset", (proc / "cgroup").read_text(), Path(root, "proc/self/mountinfo").read_text())
+    mount, group = locate("cpuset", text_of(proc / "cgroup"), mountinfo(root))
     if container_id and container_id not in group:
         return None
     cpus, mems = group_limits(Path(root), mount, own_group(group, container_id))
@@ -113,8 +114,8 @@ def processes_of(root: str | Path, container_id: str | None) -> list[int]:
     found = []
     for each in Path(root, "proc").glob("[0-9]*/cgroup") if container_id else ():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if str(container_id) in each.read_text():
-                state = _fields((each.parent / "status").read_text()).get("State", "")
+            if str(container_id) in text_of(each):
+                state = _fields(text_of(each.parent / "status")).get("State", "")
                 found += [int(each.parent.name)] if state[:1] not in ("Z", "X") else []
     return sorted(found)
 
@@ -122,7 +123,7 @@ def processes_of(root: str | Path, container_id: str | None) -> list[int]:
 def cpus_of(root: str | Path, pid: str) -> CpuSet | None:
     """Return the CPUs of process ``pid``, or None if it is not of this pid namespace, or gone."""
     try:
-        status = _fields(Path(root, "proc", pid, "status").read_text())
+        status = _fields(text_of(Path(root, "proc", pid, "status")))
     except (FileNotFoundError, ProcessLookupError):
         return None
     return CpuSet(status.get("Cpus_allowed_list", "")) or None
@@ -253,22 +254,12 @@ def steps_below(mount: CgroupMount, group: str) -> PurePosixPath:
 
 
 def _mounts(mountinfo_text: str, controller: str) -> Iterator[CgroupMount]:
-    """Yield the cgroup mounts that can have ``controller``.
-
-    Line: ``id parent major:minor root mountpoint options [tags] - type source super-options``.
-    """
-    for line in mountinfo_text.splitlines():
-        left, _, right = line.partition(" - ")
-        # Skip other mounts before they are split: a host with many containers has thousands of them.
-        if not right.startswith("cgroup"):
-            continue
-        fields, tail = left.split(), right.split()
-        if len(fields) < 5 or len(tail) < 3:
-            continue
-        if tail[0] == "cgroup2" or (tail[0] == "cgroup" and controller in tail[2].split(",")):
-            yield CgroupMount(PurePosixPath(unescaped(fields[4])), unescaped(fields[3]), tail[0] == "cgroup2")
+    """Yield the cgroup mounts that can have ``controller``."""
+    for mount in mounts_in(mountinfo_text, "cgroup"):
+        if mount.kind == "cgroup2" or (mount.kind == "cgroup" and controller in mount.details.split(",")):
+            yield CgroupMount(PurePosixPath(mount.place), mount.root, mount.kind == "cgroup2")
 
 
 def _fields(status_text: str) -> dict[str, str]:
-    pairs = (line.partition(":") for line in status_text.splitlines())
+    pairs = (line.partition(":") for line in status_text.split("\n"))
     return {name: value.strip() for name, _, value in pairs}

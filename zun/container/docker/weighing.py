@@ -10,6 +10,8 @@ from zun.container.docker.kernel import cpu_weight
 from zun.container.driver import ContainerView
 from zun.container.weights import Curve, curve_of, linear, shares_for, weight_of
 from zun.topology import CPUPolicy
+from zun.topology.files import text_of
+from zun.topology.mounts import mountinfo
 
 LOG = logging.getLogger(__name__)
 
@@ -46,18 +48,18 @@ class DockerWeights(OnEngine):
         """Return whether the container was given other shares, because the curve turned out to be another one."""
         name, api = object_name(container.uuid), self._engine.api
         root = Path(self.settings.root)
-        mountinfo = (root / "proc/self/mountinfo").read_text()
-        if " - cgroup2 " not in mountinfo:
+        mounts = mountinfo(root)
+        if " - cgroup2 " not in mounts:
             return False  # shares are weights
         found = api.inspect_container(name)
         shares, pid = found["HostConfig"]["CpuShares"], found["State"]["Pid"]
         if not pid:
             return False
         try:
-            cgroup_text = (root / "proc" / str(pid) / "cgroup").read_text()
+            cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
         except (FileNotFoundError, ProcessLookupError):
             return False
-        weight = cpu_weight(root, cgroup_text, mountinfo, found["Id"])
+        weight = cpu_weight(root, cgroup_text, mounts, found["Id"])
         if weight is None or not weight[1] or weight[0] == weight_of(cpu):
             return False
         curve = curve_of(shares, weight[0])

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "network": {"common", "container", "neutron", "topology.files", "topology.pci_files"},
     "messaging": {"common", "objects"},
     "scheduler": {"common", "messaging", "objects", "db", "topology"},
-    "volume": {"cinder", "common", "objects", "container"},
+    "volume": {"cinder", "common", "objects", "container", "topology.mounts"},
     "placement": {"common", "objects", "topology"},
     "image": {"common"},
     "conductor": {"common", "db", "messaging", "objects"},

@@ -229,6 +229,13 @@ def test_threads_that_end_meanwhile_are_left_out(v1):
     assert v1.view(V1_MOUNTS).threads == (group("2-3", 1, PID, "sleep"), group("3", 1, 4244, "worker"))
 
 
+def test_a_name_that_is_not_utf_8_is_spelt(v1):
+    """A program names its threads itself, and the audit is stored."""
+    v1.v1_memory(f"/docker/{ID}", (PID,))
+    (v1.root / f"proc/{PID}/comm").write_bytes(b"\xffa\n")
+    assert v1.view(V1_MOUNTS).threads == (group("2-3", 1, PID, "\\xffa"),)
+
+
 @pytest.mark.parametrize("change", ["pid of another", "zombie"])
 def test_a_process_that_is_not_there_any_more(v1, change):
     v1.thread(PID, "2-3", state="Z" if change == "zombie" else "S", group="4:memory:/\n3:cpuset:/\n")

@@ -15,7 +15,7 @@ from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.docker import kernel
 from zun.container.docker.client import Engine, Settings
-from zun.container.docker.kernel import DockerKernel, kernel_view, use_all_cpus
+from zun.container.docker.kernel import DockerKernel, kernel_view, processes_of, use_all_cpus
 from zun.container.driver import KernelView, RuntimeState
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
@@ -124,11 +124,31 @@ def test_version_1_with_a_mount_point_that_has_a_blank(machine: Machine) -> None
 
 
 def test_version_2(machine: Machine) -> None:
-    nameless = "28 23 0:25 / /mnt rw - cgroup2  rw\n"  # somebody mounted it with an empty name
-    machine.process(f"0::{V2_GROUP}\n", nameless + V2_MOUNTS)
+    machine.process(f"0::{V2_GROUP}\n", V2_MOUNTS)
     machine.v2(f"sys/fs/cgroup{V2_GROUP}", "2-3", "1")
     machine.v2("sys/fs/cgroup/system.slice", "0-7", "0-1")
     assert machine.view() == view("2-3", "1", "2-3", "1")
+
+
+def test_version_2_that_was_mounted_with_an_empty_name(machine: Machine) -> None:
+    machine.process(f"0::{V2_GROUP}\n", "28 23 0:25 / /mnt rw - cgroup2  rw\n")
+    machine.v2(f"mnt{V2_GROUP}", "2-3", "1")
+    assert machine.view() == view("2-3", "1", "2-3", "1")
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"a\rState:\tZ", b"\xc2\x85PPid:\t1", b"\x0b"], ids=ascii)
+def test_names_that_others_choose_hide_nothing(machine: Machine, name: bytes) -> None:
+    """A process names itself, and anybody with a disk may mount it under any name."""
+    machine.process(f"0::{V2_GROUP}\n", V2_MOUNTS)
+    machine.v2(f"sys/fs/cgroup{V2_GROUP}", "2-3", "1")
+    mounts, status = machine.root / "proc/self/mountinfo", machine.root / f"proc/{PID}/status"
+    other = b"99 23 8:1 / /mnt/%s rw - ext4 /dev/a rw\n" % name.replace(b"\t", b"\\011")
+    mounts.write_bytes(other + mounts.read_bytes())
+    status.write_bytes(status.read_bytes().replace(b"sleep", name))
+    machine.write("proc/77/cgroup", "0::/\n")
+    (machine.root / "proc/77/cgroup").write_bytes(b"0::/" + name.replace(b"\t", b"") + b"\n")
+    assert machine.view() == view("2-3", "1", "2-3", "1")
+    assert processes_of(machine.root, ID) == [PID]
 
 
 def test_v2_group_without_controller_obeys_its_parent(machine: Machine) -> None:

@@ -11,7 +11,6 @@ import pytest
 from zun.tests.unit.topology.hosts import proof_size
 from zun.tests.unit.topology.machines import CPU, NODE, PLAIN, build, changed
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, discover, plan
-from zun.topology.files import unescaped
 
 EXPECTED = HostTopology(
     cells=(
@@ -379,15 +378,6 @@ BOTH = "tmpfs /sys/fs/cgroup tmpfs ro 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup
 STATUS = "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{}\nMems_allowed_list:\t{}\n"
 FS = "sys/fs/cgroup"
 MOUNTED = "36 25 0:31 {} /{} ro,nosuid master:9 - {} cgroup {}\n"
-
-
-@pytest.mark.parametrize(("field", "path"), [
-    (r"/sys/fs/cgroup", "/sys/fs/cgroup"),
-    (r"/a\040b\011c\012d\043e\134f", "/a b\tc\nd#e\\f"),
-    (r"/a\134040b", r"/a\040b"),
-])
-def test_fields_of_the_mounts(field, path):
-    assert unescaped(field) == path
 
 
 @pytest.mark.parametrize("files", [

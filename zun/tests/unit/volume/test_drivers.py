@@ -164,25 +164,40 @@ def test_a_missing_mkfs_is_named(tmp_path, monkeypatch):
 def test_nothing_is_removed_while_mounts_are_unknown(tmp_path, monkeypatch):
     (place := tmp_path / OWNER / "0").mkdir(parents=True)
     (place / "image").write_bytes(b"theirs")
-    monkeypatch.setattr(places, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(places, "ROOT", tmp_path / "none")
     with pytest.raises(exceptions.VolumeError, match="No such file"):
         LocalDriver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
     assert (place / "image").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
-@pytest.mark.parametrize("where", ["0/fs", "0/backup", "0/a b/c"])
+@pytest.mark.parametrize("where", ["0/fs", "0/backup", "0/a b/c", "0/a\r\u2028b", os.fsdecode(b"0/\xe4")], ids=ascii)
 def test_nothing_is_removed_from_a_disk_that_is_mounted_there(tmp_path, monkeypatch, driver, where):
     """An operator may have mounted a disk there, or the file system twice."""
     (folder := tmp_path / OWNER / where).mkdir(parents=True)
     (folder / "theirs").write_bytes(b"theirs")
-    listed = tmp_path / "mountinfo"
-    listed.write_text(f"36 35 98:0 / {str(folder).replace(' ', chr(92) + '040')} rw master:1 - ext4 /dev/b rw\n")
-    monkeypatch.setattr(places, "MOUNTS", listed)
+    (listed := tmp_path / "proc/self/mountinfo").parent.mkdir(parents=True)
+    spelt = os.fsencode(folder).replace(b" ", b"\\040")
+    listed.write_bytes(b"36 35 98:0 / %s rw master:1 - ext4 /dev/b rw\n" % spelt)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")  # no umount
-    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: "):
+    with pytest.raises(exceptions.VolumeError, match=r"^Mount /d: ") as caught:
         driver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert str(caught.value).encode(), "it can be stored"
     assert (folder / "theirs").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
+@pytest.mark.parametrize("line", ["36 35 98:0 /", "36 35 98:0 / /d rw - ext4", "nonsense"])
+def test_nothing_is_removed_while_a_mount_is_not_understood(tmp_path, monkeypatch, driver, line):
+    (place := tmp_path / OWNER / "0").mkdir(parents=True)
+    (place / "theirs").write_bytes(b"theirs")
+    (listed := tmp_path / "proc/self/mountinfo").parent.mkdir(parents=True)
+    listed.write_text(f"25 1 8:1 / / rw - ext4 /dev/root rw\n{line}\n")
+    monkeypatch.setattr(places, "ROOT", tmp_path)
+    with pytest.raises(exceptions.VolumeError, match="a line that is not understood"):
+        driver(tmp_path).remove(OWNER, 0, Mount(Kind.LOCAL, "/d", size_mib=1))
+    assert (place / "theirs").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("driver", [FileDriver, LocalDriver])

@@ -396,12 +396,12 @@ def test_a_device_that_cannot_be_read(tmp_path):
 
 
 def test_what_the_kernel_has_mounted(tmp_path, monkeypatch):
-    listed = tmp_path / "mountinfo"
+    (listed := tmp_path / "proc/self/mountinfo").parent.mkdir(parents=True)
     place = tmp_path / "a b"
     place.mkdir()
     spelt = str(place).replace(" ", "\\040")
     listed.write_text(f"36 35 98:0 / {spelt}/fs rw,noatime master:1 - ext4 /dev/root rw\n")
-    monkeypatch.setattr(places, "MOUNTS", listed)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
     (link := tmp_path / "link").symlink_to(place)
     asked = [place / "fs", link / "fs", place / "other", place, tmp_path / "gone" / "fs"]
     assert [filesystems.mounted(each) for each in asked] == [True, True, False, False, False]
