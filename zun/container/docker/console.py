@@ -101,7 +101,8 @@ class DockerConsole(OnEngine):
             # Without one_shot Docker waits a second for a second sample, which nothing here uses.
             one_shot = True if version_gte(api.api_version, "1.41") else None
             sample = api.stats(object_name(container.uuid), stream=False, one_shot=one_shot)
-        if not (sample.get("memory_stats") or {}).get("usage"):
+        # What runs has a limit, if only the host's memory. Its use can be 0: the kernel counts memory in batches.
+        if not (sample.get("memory_stats") or {}).get("limit"):
             who = naming.of(container)
             raise exceptions.Conflict(f"Cannot read the statistics of container {who}: it is not running.")
         return stats_summary(container.name or object_name(container.uuid), sample)
@@ -172,7 +173,7 @@ def stats_summary(name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
     details = memory.get("stats") or {}
     # Control groups of version 1 count their descendants in total_inactive_file, those of version 2 in inactive_file.
     cache = details.get("total_inactive_file", details.get("inactive_file", 0))
-    used, limit = max(memory["usage"] - cache, 0), memory.get("limit", 0)
+    used, limit = max(memory.get("usage", 0) - cache, 0), memory.get("limit", 0)
     return {
         "CONTAINER": name,
         "CPU %": _percent(cpu["cpu_usage"]["total_usage"], cpu.get("system_cpu_usage", 0)),

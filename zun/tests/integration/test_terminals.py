@@ -130,19 +130,19 @@ def test_stock_client_shows_a_short_command(allinone, running, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "last"),
+    ("command", "codes", "last"),
     [
-        (["sh", "-c", "exit 5"], 5, None),
-        (["nosuchcmd"], 126, "nosuchcmd"),
-        (["/tmp"], 126, "permission denied"),
-        (["sh", "-c", "kill -9 $$"], 137, None),
+        (["sh", "-c", "exit 5"], {5}, None),
+        (["nosuchcmd"], {126, 127}, "nosuchcmd"),  # the engine's: row execute-missing of reference/engines.csv
+        (["/tmp"], {126}, "permission denied"),
+        (["sh", "-c", "kill -9 $$"], {137}, None),
     ],
 )
-def test_exit_code(allinone, running, command, code, last):
+def test_exit_code(allinone, running, command, codes, last):
     """It is that of the same command without a terminal, and so is the message."""
     shown, there = ended(allinone.url, "exec", "--interactive", running, "--", *command)
     plain, without = ended(allinone.url, "exec", running, "--", *command)
-    assert (there, without) == (code, code), shown
+    assert there == without and there in codes, shown
     if last is not None:
         assert plain.split()[-8:] == shown.split()[-8:] and last in plain
 

@@ -576,7 +576,7 @@ class DriverContract:
         }
         assert found["CONTAINER"] == "measured"
         assert found["MEM LIMIT(MiB)"] == 32
-        assert 0 < found["MEM USAGE(MiB)"] < 32
+        assert 0 <= found["MEM USAGE(MiB)"] < 32  # the kernel counts in batches: 0 is possible at first
         assert found["MEM %"] == pytest.approx(found["MEM USAGE(MiB)"] / 32 * 100, abs=1e-5)  # both are rounded
         assert 0 <= found["CPU %"] <= 100
         for member in ("BLOCK I/O(B)", "NET I/O(B)"):

@@ -67,6 +67,12 @@ def test_stats_are_short() -> None:
     assert (found["MEM USAGE(MiB)"], found["MEM %"]) == (12.000001, 33.333336)
 
 
+def test_stats_of_a_process_that_has_just_started() -> None:
+    """The kernel counts memory in batches, and engines leave a member out that is 0."""
+    found = stats_summary("c1", sample({}, memory_stats={"limit": 36 * MIB}))
+    assert (found["MEM USAGE(MiB)"], found["MEM LIMIT(MiB)"], found["MEM %"]) == (0.0, 36.0, 0.0)
+
+
 def test_stats_of_a_container_without_network_or_disk() -> None:
     found = stats_summary("c1", sample({}, networks=None, blkio_stats={"io_service_bytes_recursive": None}))
     assert (found["BLOCK I/O(B)"], found["NET I/O(B)"]) == ("0/0", "0/0")
