@@ -158,6 +158,18 @@ make_venv() {
 
 docker_answers() { docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 
+# dockers_here: the Docker daemons in our network. One in a network of its own (tools/engine.sh) is no obstacle.
+dockers_here() {
+    local each here found=()
+    here=$(readlink /proc/self/ns/net)
+    for each in $(pidof dockerd); do
+        if [ "$(readlink "/proc/$each/ns/net")" = "$here" ]; then
+            found+=("$each")
+        fi
+    done
+    echo "${found[@]}"
+}
+
 # need_docker: a Docker daemon that answers. The one that runs is used as it is;
 # otherwise the init system starts the distribution's, and where there is no init
 # system we start one ourselves ($RUN_DIR/dockerd.pid tells that it is ours).
@@ -179,7 +191,8 @@ need_docker() {
         die "No Docker daemon answers on /var/run/docker.sock. Start it (sudo systemctl start docker) and see" \
             "that you may use it (sudo usermod -aG docker $(id -un) and a new login), or run this as root."
     fi
-    if daemons=$(pidof dockerd); then
+    daemons=$(dockers_here)
+    if [ -n "$daemons" ]; then
         die "A Docker daemon runs (process $daemons) but does not answer on /var/run/docker.sock; point" \
             "DOCKER_HOST at its socket, or stop it."
     fi
