@@ -7,6 +7,7 @@ DATA = {
     "zun.db": ["migrations/*", "migrations/versions/*.py"],
     "zun.topology.search": ["*.rst"],
     "zun.ui": ["static/*", "static/vendor/*"],
+    "zun_dashboard": ["static/zun_dashboard/*", "templates/zun_dashboard/*"],
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 import zun
 
 ROOT = pathlib.Path(zun.__file__).parents[1]
+PACKAGES = ("zun", "zun_dashboard")
 NEEDED = (
     "LICENSE", "README.rst", "pyproject.toml", "requirements.txt", "setup.cfg", "setup.py", "test-requirements.txt",
 )  # fmt: skip
@@ -24,7 +25,8 @@ NEEDED = (
 def wheel(tmp_path_factory):
     """The wheel of a tree without git."""
     folder = tmp_path_factory.mktemp("packages")
-    shutil.copytree(ROOT / "zun", folder / "tree/zun", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in NEEDED:
         shutil.copy(ROOT / name, folder / "tree")
     command = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, ".")
@@ -39,7 +41,8 @@ def wheel(tmp_path_factory):
 
 
 def test_wheel_has_each_file_but_the_tests(wheel):
-    there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "zun").rglob("*") if path.is_file()}
+    files = (path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
+    there = {path.relative_to(ROOT).as_posix() for path in files}
     wanted = {name for name in there if not name.startswith("zun/tests/") and "__pycache__" not in name}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
 
