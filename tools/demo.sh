@@ -64,6 +64,9 @@ host_ip = 127.0.0.1
 port = $port
 auth_strategy = noauth
 
+[ui]
+enabled = true
+
 [websocket_proxy]
 wsproxy_port = $proxy
 
@@ -162,7 +165,7 @@ main() {
     if ! "$once"; then
         cat <<TEXT
 
-The service goes on running. To use it:
+The service goes on running. In a browser: $(endpoint | sed 's,/v1$,/ui/,'). In a shell:
 
     export PATH=$VENV/bin:\$PATH OS_AUTH_TYPE=none OS_ENDPOINT=$(endpoint)
     openstack appcontainer list

@@ -23,9 +23,11 @@ from zun.api import (
     client_address,
     errors,
     health,
+    login,
     measured,
     microversion,
     openapi,
+    pages,
     policy,
     request,
     routes,
@@ -73,7 +75,9 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         guess_content_type_from_ext=False,
         default_renderer="json",
     )
-    served = _behind_others(Edge(auth.wrap(audit.wrap(unread(app), conf), conf), health.build(conf)), conf)
+    identify = auth.strategy(conf)
+    edge = Edge(auth.wrap(audit.wrap(unread(app), conf), identify), health.build(conf))
+    served = _behind_others(_with_pages(edge, conf, identify), conf)
     measured_app = measured.Measured(served, router.nouns)
     return access_log.AccessLog(measured_app) if conf.api.access_log else measured_app
 
@@ -83,6 +87,14 @@ def _volumes(conf: cfg.ConfigOpts) -> CinderVolumes | NoCinder:
     if not options.enabled:
         return NoCinder()
     return CinderVolumes(CinderClient.from_conf(conf), cross_az_attach=options.cross_az_attach)
+
+
+def _with_pages(app: WsgiApp, conf: cfg.ConfigOpts, identify: Callable[[WsgiApp], WsgiApp]) -> WsgiApp:
+    """Return ``app`` with the page for people in front, if the operator asked for the page."""
+    if not conf.ui.enabled:
+        return app
+    keystone = login.Keystone.from_conf(conf) if conf.api.auth_strategy == "keystone" else None
+    return pages.Pages(app, conf, identify, keystone)
 
 
 def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:

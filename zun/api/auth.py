@@ -27,19 +27,26 @@ KEYSTONE_SECONDS = 10  # for one answer, unless [keystone_authtoken] http_connec
 _IDENTITY_HEADERS = ("HTTP_X_USER_ID", "HTTP_X_PROJECT_ID", "HTTP_X_ROLES")
 
 
-def wrap(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Put the middleware of ``[api] auth_strategy`` in front of ``app``, for all but the documents."""
+def strategy(conf: cfg.ConfigOpts) -> Callable[[WsgiApp], WsgiApp]:
+    """Return what puts the middleware of ``[api] auth_strategy`` in front of an application. All its applications share
+    the users and the wrong passwords of http_basic.
+    """
     match conf.api.auth_strategy:
         case "noauth":
             anybody = conf.api.allow_noauth_on_any_address
             own = browsers.own_names(conf.api.host_ip, conf.api.host_names, any_address=anybody)
-            identified = _own_pages(_noauth(app, anybody=anybody), conf, own)
+            return lambda app: _own_pages(_noauth(app, anybody=anybody), conf, own)
         case "http_basic":
             users = basic.Users(conf.api.http_basic_user_file, conf.api.http_basic_project_file)
             # Not the host: a browser keeps a password for the name it was typed for, and no other name gets it.
-            identified = _own_pages(_http_basic(app, users), conf, lambda host: True)
+            return lambda app: _own_pages(_http_basic(app, users), conf, lambda host: True)
         case _:
-            identified = _keystone(app, conf)
+            return lambda app: _keystone(app, conf)
+
+
+def wrap(app: WsgiApp, identify: Callable[[WsgiApp], WsgiApp]) -> WsgiApp:
+    """Put the middleware of ``identify`` in front of ``app``, for all but the documents."""
+    identified = identify(app)
 
     def middleware(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         asked = app if environ["zun.path"] in request.DOCUMENTS else identified

@@ -26,6 +26,7 @@ from zun.conf import (
     quota,
     scheduler,
     ssl_files,
+    ui,
     upgrade_levels,
     websocket_proxy,
 )
@@ -50,6 +51,7 @@ GROUPS = (
     quota,
     scheduler,
     ssl_files,
+    ui,
     upgrade_levels,
     websocket_proxy,
 )

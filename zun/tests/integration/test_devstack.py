@@ -157,10 +157,11 @@ DATABASE = {"connection": "mysql+pymysql://mysql/zun?charset=utf8"}
                 "wsproxy_host": "127.0.0.1",
                 "wsproxy_port": "6784",
                 "base_url": "wss://127.0.0.1:6784/",
+                "allowed_origins": "127.0.0.1",
             },
         ),
         (
-            {"+horizon": ""},
+            {},
             "websocket_proxy",
             {
                 "wsproxy_host": "127.0.0.1",
@@ -169,6 +170,7 @@ DATABASE = {"connection": "mysql+pymysql://mysql/zun?charset=utf8"}
                 "allowed_origins": "127.0.0.1",
             },
         ),
+        ({}, "ui", {"enabled": "True"}),
         ({}, "placement", None),
         ({"+placement-api": ""}, "placement", PLACEMENT),
         ({"+placement-client": "", "ZUN_PLACEMENT_MODE": "enforce"}, "placement", PLACEMENT | {"mode": "enforce"}),

@@ -33,10 +33,11 @@ MAY_IMPORT = {
     "image": {"common"},
     "conductor": {"common", "db", "messaging", "objects"},
     "compute": {"common", "messaging", "objects", "container", "image", "network", "placement", "volume", "topology"},
-    "api": {"cinder", "common", "image", "messaging", "neutron", "objects", "db", "topology", "policies"},
+    "api": {"cinder", "common", "image", "messaging", "neutron", "objects", "db", "topology", "policies", "ui"},
     "console": {"common", "objects", "container"},
     "wsgi": {"cmd", "common", "messaging"},
     "osc": {"topology"},
+    "ui": set(),
 }
 
 
