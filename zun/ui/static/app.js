@@ -39,8 +39,9 @@ const state = {
     identity: null, // answer of the login; null before the first one
     expired: false,
     allowed: new Set(), // views that the API's policy shows
-    missing: new Set(), // modules that did not load
-    shown: "",
+    shown: "", // address of the view in the page
+    moved: false, // the user went to another view
+    request: null, // what "What fits" is to be filled with
 };
 const kept = new Map(); // view -> element, with what its user typed
 
@@ -59,7 +60,7 @@ function page() {
             <div id="view" ?hidden=${!signedIn}></div>
         </main>
         <footer class="foot">
-            <span>Zun ${config?.release ?? ""} · API ${config?.version ?? ""}</span>
+            <span>Zun${config ? html` · API ${config.max_version}` : nothing}</span>
             <label>
                 Colours
                 <select @change=${(event) => paint(event.target.value)}>
@@ -84,19 +85,17 @@ function navigation() {
     </nav>`;
 }
 
-function who({user, project, projects = []}) {
-    const named = projects.map((each) => each.name ?? each);
-    const own = project?.name ?? project ?? "";
+function who({user, project, projects}) {
     return html`<div class="who">
-        ${user ? html`<span class="name" title="Signed in as ${user}">${user}</span>` : nothing}
-        ${named.length > 1
+        <span class="name" title="Signed in as ${user.name}">${user.name}</span>
+        ${projects.length > 1
             ? html`<select aria-label="Project" @change=${changeProject}>
-                  ${named.map((name) => html`<option ?selected=${name === own}>${name}</option>`)}
+                  ${projects.map(
+                      ({id, name}) => html`<option value=${id} .selected=${id === project.id}>${name}</option>`,
+                  )}
               </select>`
-            : own
-              ? html`<span class="name quiet" title="Project ${own}">${own}</span>`
-              : nothing}
-        ${state.config.auth === "noauth"
+            : html`<span class="name quiet" title="Project ${project.name}">${project.name}</span>`}
+        ${state.config.auth_strategy === "noauth"
             ? nothing
             : html`<button class="small" @click=${signOut}>Sign out</button>`}
     </div>`;
@@ -106,7 +105,6 @@ function login() {
     return html`<zun-login
         .config=${state.config}
         .base=${HERE}
-        .api=${API}
         .expired=${state.expired}
         @zun-login=${(event) => enter(event.detail)}
     ></zun-login>`;
@@ -144,7 +142,12 @@ async function show() {
         return; // the user went on meanwhile
     }
     const heading = Object.assign(document.createElement("h1"), {textContent: title, tabIndex: -1});
-    place.replaceChildren(heading, loaded ? element(view, tag, argument) : absence(label));
+    const shown = loaded ? element(view, tag, argument) : absence(label);
+    if (place.lastElementChild === shown) {
+        place.firstElementChild.replaceWith(heading);
+    } else {
+        place.replaceChildren(heading, shown);
+    }
     if (state.moved) {
         heading.focus({preventScroll: true});
         window.scrollTo(0, 0);
@@ -158,6 +161,9 @@ function element(view, tag, argument) {
         made.setAttribute("host", argument);
     } else if (view === "containers") {
         made.chosen = argument;
+    } else if (view === "why" && state.request) {
+        made.request = state.request;
+        state.request = null;
     }
     return made;
 }
@@ -185,7 +191,7 @@ async function enter({headers, ...identity}) {
 }
 
 function whose({user, project}) {
-    return JSON.stringify([user, project?.id ?? project]);
+    return JSON.stringify([user.id, project.id]);
 }
 
 function forget() {
@@ -195,12 +201,11 @@ function forget() {
 }
 
 async function changeProject(event) {
-    const project = event.target.value;
-    const given = new Client({base: HERE});
-    const {user, project_domain: domain} = state.identity;
+    const {projects} = state.identity;
     try {
-        const {body} = await given.post("/login", {body: {token: client.token, project, project_domain: domain}});
-        enter({user, ...body, headers: {"X-Auth-Token": body.token}});
+        const body = {token: client.token, project_id: event.target.value};
+        const answer = await new Client({base: HERE}).post("/login", {body});
+        await enter({...answer.body, projects, headers: {"X-Auth-Token": answer.body.token}});
     } catch (error) {
         state.failure = error.message;
         draw();
@@ -242,17 +247,21 @@ async function start() {
     const root = document.getElementById("page");
     root.addEventListener("zun-host", (event) => go("#/hosts/" + encodeURIComponent(event.detail.host)));
     root.addEventListener("zun-container", (event) => go("#/containers/" + encodeURIComponent(event.detail.uuid)));
+    root.addEventListener("zun-request", (event) => {
+        state.request = event.detail.request;
+        go("#/why");
+    });
     try {
         state.config = (await new Client({base: HERE}).get("/config.json")).body;
-        client.version = state.config.version;
+        client.version = state.config.max_version;
+        if (state.config.auth_strategy === "noauth") {
+            const {body} = await new Client({base: HERE}).post("/login", {body: {}});
+            await enter({...body, headers: {}});
+        }
     } catch (error) {
         state.failure = error.message;
     }
-    if (state.config?.auth === "noauth") {
-        await enter({user: "", headers: {}});
-    } else {
-        draw();
-    }
+    draw();
 }
 
 start();

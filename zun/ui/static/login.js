@@ -11,8 +11,10 @@ form { display: grid; gap: 14px; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 12px; }
 .pair > div { min-width: 0; }
 h1 { font-size: 24px; margin: 0 0 6px; }
-.intro { margin-bottom: 20px; }
+.intro { margin: 0; }
 .primary { min-height: 42px; }
+[role="alert"]:empty { display: none; }
+.notice { margin: 0; }
 details { border-top: 1px solid var(--line); padding-top: 12px; }
 summary { cursor: pointer; font-size: 14px; color: var(--quiet); }
 details[open] summary { margin-bottom: 12px; }
@@ -24,80 +26,113 @@ export function basic(user, password) {
     return "Basic " + btoa(String.fromCharCode(...bytes));
 }
 
-/** Return the body of a keystone login with what a form's `values` have. */
+/** Return the body of a login with what a form's `values` have; empty values are left out. */
 export function loginBody(values) {
-    const names = values.token
-        ? ["token", "project", "project_domain"]
-        : ["user", "user_domain", "password", "project", "project_domain"];
-    return Object.fromEntries(names.filter((name) => values[name]).map((name) => [name, values[name]]));
+    return Object.fromEntries(Object.entries(values).filter(([, value]) => value));
+}
+
+/** Return the headers by which the API knows whoever logged in with `values` and got `answer`. */
+export function identityHeaders(values, answer) {
+    if (answer.token) {
+        return {"X-Auth-Token": answer.token};
+    }
+    return values.password ? {Authorization: basic(values.user ?? "", values.password)} : {};
 }
 
 /**
- * The login. Properties: `config` (answer of config.json), `base` (URL of the page's folder), `api` (URL of the API) and
- * `expired` (the user was logged in before). The detail of "zun-login" has `headers` for the client, user and project.
+ * The login. Properties: `config` (answer of config.json), `base` (URL of the page's folder), `expired` (the user was
+ * logged in before). The detail of "zun-login" is the answer to the login, with `headers` for the client.
  */
 class Login extends HTMLElement {
     #root = this.attachShadow({mode: "open"});
     #failure = "";
     #busy = false;
     #byToken = false;
+    #unscoped = null; // answer to a login that left the project open
 
     connectedCallback() {
         this.#root.adoptedStyleSheets = [look, own];
         this.#draw();
-        this.#root.querySelector("input")?.focus();
+        this.#focus();
     }
 
     #draw() {
-        const {config, expired} = this;
-        const keystone = config.auth === "keystone";
         render(
             html`<form @submit=${(event) => this.#submit(event)}>
-                <div>
-                    <h1>${expired ? "Sign in again" : "Sign in"}</h1>
-                    <p class="quiet intro">
-                        ${expired
-                            ? "Your session ended. What you typed is kept."
-                            : "See who holds which core, and what fits."}
-                    </p>
-                </div>
+                ${this.#title()}
                 <div role="alert">${this.#failure ? html`<p class="notice bad">${this.#failure}</p>` : nothing}</div>
-                ${this.#byToken
-                    ? field("token", "Token", {type: "password", required: true, autocomplete: "off"})
-                    : html`${field("user", "User", {required: true, autocomplete: "username"})}
-                      ${field("password", "Password", {
-                          type: "password",
-                          required: true,
-                          autocomplete: "current-password",
-                      })}`}
-                ${keystone
-                    ? html`${field("project", "Project", {hint: "Empty: the default project of the user"})}
-                          <details>
-                              <summary>Domains</summary>
-                              <div class="pair">
-                                  ${this.#byToken
-                                      ? nothing
-                                      : field("user_domain", "User's", {value: config.default_domain})}
-                                  ${field("project_domain", "Project's", {value: config.default_domain})}
-                              </div>
-                          </details>`
-                    : nothing}
+                ${this.#unscoped ? this.#projects() : this.#fields()}
                 <button class="primary" ?disabled=${this.#busy}>${this.#busy ? "Signing in…" : "Sign in"}</button>
-                ${keystone
-                    ? html`<button class="plain" type="button" @click=${() => this.#other()}>
-                          ${this.#byToken ? "Use a password" : "Use a token"}
-                      </button>`
-                    : nothing}
+                ${this.#others()}
             </form>`,
             this.#root,
         );
     }
 
-    #other() {
-        this.#byToken = !this.#byToken;
+    #title() {
+        const [title, intro] = this.expired
+            ? ["Sign in again", "Your session ended. What you typed is kept."]
+            : ["Sign in", "See who holds which core, and what fits."];
+        return html`<div>
+            <h1>${title}</h1>
+            <p class="quiet intro">${intro}</p>
+        </div>`;
+    }
+
+    #fields() {
+        const keystone = this.config.auth_strategy === "keystone";
+        const domain = this.config.default_domain;
+        return html`
+            ${this.#byToken
+                ? field("token", "Token", {type: "password", required: true})
+                : html`${field("user", "User", {required: true, autocomplete: "username"})}
+                  ${field("password", "Password", {type: "password", required: true, autocomplete: "current-password"})}`}
+            ${keystone
+                ? html`${field("project", "Project", {hint: "Leave it empty to choose from your projects."})}
+                      <details>
+                          <summary>Domains</summary>
+                          <div class="pair">
+                              ${this.#byToken ? nothing : field("user_domain", "User's", {value: domain})}
+                              ${field("project_domain", "Project's", {value: domain})}
+                          </div>
+                      </details>`
+                : nothing}
+        `;
+    }
+
+    #projects() {
+        return html`<div>
+            <label for="project_id">Project of ${this.#unscoped.user.name}</label>
+            <select id="project_id" name="project_id">
+                ${this.#unscoped.projects.map(({id, name}) => html`<option value=${id}>${name}</option>`)}
+            </select>
+        </div>`;
+    }
+
+    #others() {
+        if (this.#unscoped) {
+            return html`<button class="plain" type="button" @click=${() => this.#other({unscoped: null})}>
+                Sign in as somebody else
+            </button>`;
+        }
+        if (this.config.auth_strategy !== "keystone") {
+            return nothing;
+        }
+        return html`<button class="plain" type="button" @click=${() => this.#other({byToken: !this.#byToken})}>
+            ${this.#byToken ? "Use a password" : "Use a token"}
+        </button>`;
+    }
+
+    #other({unscoped = this.#unscoped, byToken = this.#byToken}) {
+        this.#unscoped = unscoped;
+        this.#byToken = byToken;
         this.#failure = "";
         this.#draw();
-        this.#root.querySelector("input").focus();
+        this.#focus();
+    }
+
+    #focus() {
+        this.#root.querySelector("input, select")?.focus();
     }
 
     async #submit(event) {
@@ -105,30 +140,33 @@ class Login extends HTMLElement {
         if (this.#busy) {
             return;
         }
-        const values = Object.fromEntries(new FormData(event.target));
+        const values = loginBody(Object.fromEntries(new FormData(event.target)));
         this.#busy = true;
         this.#failure = "";
         this.#draw();
         try {
-            const detail = this.config.auth === "keystone" ? await this.#keystone(values) : await this.#basic(values);
-            this.dispatchEvent(new CustomEvent("zun-login", {detail}));
+            await this.#signIn(values);
         } catch (error) {
-            this.#failure = error.status === 401 ? "Name, password or token is wrong." : error.message;
+            this.#failure = error.message;
         } finally {
             this.#busy = false;
             this.#draw();
         }
     }
 
-    async #keystone(values) {
-        const {body} = await new Client({base: this.base}).post("/login", {body: loginBody(values)});
-        return {user: values.user ?? "", ...body, headers: {"X-Auth-Token": body.token}};
-    }
-
-    async #basic({user, password}) {
-        const headers = {Authorization: basic(user, password)};
-        await new Client({base: this.api, version: this.config.version, headers}).get("/v1/containers?limit=1");
-        return {user, headers};
+    async #signIn(values) {
+        const token = this.#unscoped?.token;
+        const given = token ? {...values, token} : values;
+        const {body} = await new Client({base: this.base}).post("/login", {body: given});
+        if (body.project) {
+            const projects = this.#unscoped?.projects ?? [];
+            const detail = {...body, projects, headers: identityHeaders(given, body)};
+            this.dispatchEvent(new CustomEvent("zun-login", {detail}));
+        } else if (body.projects.length > 0) {
+            this.#other({unscoped: body});
+        } else {
+            throw new Error("This user has no role in any project. Ask an administrator for one.");
+        }
     }
 }
 
@@ -139,7 +177,7 @@ function field(name, label, {type = "text", value = "", hint = "", required = fa
             id=${name}
             name=${name}
             type=${type}
-            value=${value ?? ""}
+            value=${value}
             ?required=${required}
             autocomplete=${autocomplete}
             autocapitalize="none"
