@@ -34,7 +34,7 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(47)
+MAX = v1(48)
 STRICT = v1(41)  # lists and health checks refuse names that they do not know
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
@@ -58,6 +58,7 @@ MIXED = v1(46)  # containers with CPUs of their own and a share of the pool
 DEVICE_LINKS = v1(47)  # devices that GPU links join, of hosts and for containers
 DEVICE_SHARES = v1(47)  # topology of a host shows how many containers may have each device, and how many have it
 ENGINES = v1(47)  # a host shows its container engine
+MAP = v1(48)  # hosts show zone, aggregates, traits and free amounts; their topology sockets, and devices of claims
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

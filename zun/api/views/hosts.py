@@ -3,9 +3,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
 from zun.api import microversion
+from zun.api.free_amounts import Amounts, HostAmounts
 from zun.api.microversion import Version
 from zun.api.views import links
 from zun.common import traits
@@ -60,6 +61,11 @@ class Host(TypedDict):
     runtimes: list[str]
     enable_cpu_pinning: bool
     engine: NotRequired[Annotated[Engine | None, microversion.ENGINES]]
+    availability_zone: NotRequired[Annotated[str, microversion.MAP]]
+    aggregates: NotRequired[Annotated[list[str], microversion.MAP]]
+    traits: NotRequired[Annotated[list[str], microversion.MAP]]
+    total: NotRequired[Annotated[Amounts | None, microversion.MAP]]
+    free: NotRequired[Annotated[Amounts | None, microversion.MAP]]
 
 
 class Hosts(TypedDict):
@@ -88,6 +94,8 @@ class Claim(TypedDict):
     cpuset_mems: str
     memory_mib: dict[str, int]
     cpuset_dedicated: NotRequired[Annotated[str, microversion.MIXED]]
+    pages: NotRequired[Annotated[dict[str, dict[str, int]], microversion.MAP]]
+    devices: NotRequired[Annotated[list[str], microversion.MAP]]
 
 
 class Device(TypedDict):
@@ -144,6 +152,7 @@ class Topology(TypedDict):
     claims: list[Claim]
     devices: NotRequired[Annotated[list[Device], microversion.DEVICES]]
     foreign: NotRequired[Annotated[list[Foreign], microversion.FOREIGN]]
+    sockets: NotRequired[Annotated[list[str], microversion.MAP]]
 
 
 class Traits(TypedDict):
@@ -165,8 +174,18 @@ class Audit(TypedDict):
     isolation: list[dict[str, Any]]
 
 
-def show(row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Version) -> Host:
-    """Return the inventory of a host, with memory in MiB and disk in GiB."""
+class Place(NamedTuple):
+    """Where a host is in the cloud, and its amounts, None if its topology cannot be read."""
+
+    zone: str
+    aggregates: list[str]
+    amounts: HostAmounts | None
+
+
+def show(
+    row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Version, place: Place | None = None
+) -> Host:
+    """Return the inventory of a host, with memory in MiB and disk in GiB. ``place`` is shown if it is given."""
     shown: Host = {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),
@@ -189,6 +208,11 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Versi
     }
     if version >= microversion.ENGINES:
         shown["engine"] = _engine(row["engine"] or {})
+    if place is not None:
+        shown["availability_zone"] = place.zone
+        shown["aggregates"] = place.aggregates
+        shown["traits"] = sorted(traits.of_node(row))
+        shown["total"], shown["free"] = place.amounts or (None, None)
     return shown
 
 
@@ -248,6 +272,8 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
         shown["devices"] = [_device(device, host.device_view, held[device.address], version) for device in host.devices]
     if version >= microversion.FOREIGN:
         shown["foreign"] = list(_foreign(host))
+    if version >= microversion.MAP:
+        shown["sockets"] = [str(socket) for socket in host.sockets]
     return shown
 
 
@@ -325,4 +351,11 @@ def _claim(row: Mapping[str, Any], plan: Plan, version: Version) -> Claim:
     }
     if version >= microversion.MIXED and plan.dedicated and plan.uses_pool:
         claim["cpuset_dedicated"] = str(plan.dedicated_cpus)
+    if version >= microversion.MAP:
+        claim["pages"] = {
+            str(cell): {str(size): count for size, count in share.pages.items()}
+            for cell, share in plan.cells.items()
+            if share.pages
+        }
+        claim["devices"] = [device.address for device in plan.devices]
     return claim

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/hosts``: the compute hosts, their resources and who holds them, for administrators."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from zun.api import microversion, paging
 from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.dependencies import Dependencies
-from zun.api.microversion import v1
+from zun.api.free_amounts import FreeAmounts
+from zun.api.microversion import Version, v1
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import hosts as schemas
 from zun.api.views import hosts as views
+from zun.common import zones
+from zun.db import aggregates as db_aggregates
 from zun.db import compute_nodes as db
 from zun.db import containers as db_containers
 from zun.db.compute_nodes import HostUsage
@@ -22,6 +26,7 @@ class Hosts:
     def __init__(self, dependencies: Dependencies) -> None:
         self._compute = dependencies.compute_api
         self._settings = dependencies.settings
+        self._amounts = FreeAmounts()
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -56,7 +61,17 @@ class Hosts:
         call.access.require("host:get_all")
         rows = db.page(**page.place)
         usage = db.usage([row["hostname"] for row in rows])
-        shown = [views.show(row, usage.get(row["hostname"], NOTHING_HELD), call.base_url, call.version) for row in rows]
+        places = self._places(rows, call.version)
+        shown = [
+            views.show(
+                row,
+                usage.get(row["hostname"], NOTHING_HELD),
+                call.base_url,
+                call.version,
+                places.get(row["hostname"]),
+            )
+            for row in rows
+        ]
         following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
         return Answer({"hosts": shown, "next": following})
 
@@ -64,7 +79,27 @@ class Hosts:
         call.access.require("host:get")
         row = db.find(call.parameters["host"])
         usage = db.usage([row["hostname"]]).get(row["hostname"], NOTHING_HELD)
-        return Answer(views.show(row, usage, call.base_url, call.version))
+        place = self._places([row], call.version).get(row["hostname"])
+        return Answer(views.show(row, usage, call.base_url, call.version, place))
+
+    def _places(self, rows: Sequence[Mapping[str, Any]], version: Version) -> dict[str, views.Place]:
+        """Return by host name what a host shows from the version ``MAP`` on; nothing before."""
+        if version < microversion.MAP:
+            return {}
+        amounts, aggregates, default = (
+            self._amounts.of(rows),
+            db_aggregates.all_aggregates(),
+            self._settings.default_availability_zone,
+        )
+        return {
+            name: views.Place(
+                zones.zone_of(name, row["availability_zone"], aggregates) or default,
+                sorted(each["name"] for each in aggregates if name in each["hosts"]),
+                amounts[name],
+            )
+            for row in rows
+            for name in [row["hostname"]]
+        }
 
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")

@@ -115,6 +115,35 @@ def test_host_shows_its_engine(admin_api, host_row, told, expected):
     assert "engine" not in admin_api.at("1.46").get("/v1/hosts/host-1").json
 
 
+def test_host_shows_its_place_and_free_amounts(admin_api, host_row, holding):
+    compute_nodes.put("host-1", {"traits": ["HW_CPU_X86_AVX2"], "availability_zone": "east"})
+    compute_nodes.add_traits("host-1", ["CUSTOM_RACK_3"])
+    for name, zone in (("ssd", None), ("west", "west")):
+        body = {"name": name, **({"availability_zone": zone} if zone else {})}
+        assert admin_api.at("1.42").post("/v1/aggregates", body).status == 201
+        assert admin_api.at("1.42").post(f"/v1/aggregates/{name}/add_host", {"host": "host-1"}).status == 200
+    amounts = {"cells": 2, "cores": 3, "cpus": 7, "memory_mib": 2928, "devices": {}}
+    expected = {"availability_zone": "west", "aggregates": ["ssd", "west"],
+                "traits": ["CUSTOM_RACK_3", "HW_CPU_X86_AVX2"], "total": amounts, "free": amounts}  # fmt: skip
+
+    def told():
+        one = admin_api.at("1.48").get("/v1/hosts/host-1").json
+        assert admin_api.at("1.48").get("/v1/hosts").json["hosts"] == [one]
+        return {name: one[name] for name in expected}
+
+    assert told() == expected
+    holding("one", cpus=1, memory_mib=256)
+    compute_nodes.put("host-1", {"labels": {"rack": "4"}})  # the agent raises the generation with each claim
+    assert told() == {**expected, "free": {**amounts, "cells": 1, "cpus": 6, "memory_mib": 2672}}
+    assert not expected.keys() & admin_api.at("1.47").get("/v1/hosts/host-1").json.keys()
+
+
+def test_amounts_of_an_unreadable_host_are_null(admin_api, host_row):
+    compute_nodes.put("host-1", {"topology": {"cells": 5}})
+    shown = admin_api.at("1.48").get("/v1/hosts").json["hosts"][0]
+    assert (shown["total"], shown["free"]) == (None, None)
+
+
 def test_cpus_in_use_are_written_exactly(admin_api, host_row, holding):
     for number in range(3):
         holding(f"part-{number}", cpus=0.2, memory_mib=1, cpu_policy="shared")
@@ -306,6 +335,21 @@ def test_a_map_shows_the_offered_devices_from_1_44_on(admin_api, topology):
     [shown] = admin_api.at("1.44").get("/v1/hosts/host-1/topology").json["devices"]
     assert (shown["address"], shown["cell"], shown["switch"]) == ("0000:81:00.0", 1, "0000:82:00.0")
     assert (shown["type"], shown["nodes"], shown["trusted"]) == ("type-PCI", ["/dev/nvidia0"], False)
+
+
+def test_a_map_shows_sockets_and_what_claims_hold_from_1_48(admin_api, topology, placed):
+    sockets = (CpuSet("0-3"), CpuSet("4-7"))
+    machine = replace(topology, sockets=sockets, devices=(Device("0000:81:00.0", cell=0),))
+    compute_nodes.put("host-1", {"topology": machine.to_dict()})
+    found = plan(machine, Usage(), PlacementRequest(cpus=2, memory_mib=8, page_size=2048))
+    held = replace(found, devices=(GivenDevice("gpu", "0000:81:00.0", 0),))
+    placed(name="one", cpu_policy="dedicated", cpuset=cpuset_record(held))
+    before = admin_api.at("1.47").get("/v1/hosts/host-1/topology").json
+    shown = admin_api.at("1.48").get("/v1/hosts/host-1/topology").json
+    [claim] = shown["claims"]
+    assert (claim["pages"], claim["devices"]) == ({"0": {"2048": 4}}, ["0000:81:00.0"])
+    assert shown["sockets"] == ["0-3", "4-7"]
+    assert "sockets" not in before and not {"pages", "devices"} & before["claims"][0].keys()
 
 
 def test_a_map_shows_links_of_devices_from_1_47_on(admin_api, topology):
