@@ -124,7 +124,7 @@ function measured(machine, sizes) {
         digits = Math.max(digits, String(each.cpu).length);
         marks = Math.max(marks, markOf(machine, each).length);
     }
-    const wide = Math.ceil(digits * sizes.number * 0.6 + marks * sizes.label * 0.74 + sizes.number * 0.9);
+    const wide = Math.ceil(digits * sizes.number * 0.6 + marks * sizes.label * 0.74 + sizes.number * 1.4);
     return {...sizes, wide: Math.max(wide, sizes.thread)};
 }
 
