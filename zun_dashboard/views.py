@@ -4,10 +4,12 @@
 import logging
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import requests
 from django import http
 from django.conf import settings
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.urls import URLPattern, re_path
 from django.views import generic
 from horizon.exceptions import ServiceCatalogException
@@ -31,7 +33,7 @@ class Page(generic.TemplateView):
             page_title=self.title,
             elements=self.elements,
             api=f"{self.request.path.rstrip('/')}/api",
-            logout=settings.LOGOUT_URL,
+            login=f"{settings.LOGIN_URL}?{urlencode({REDIRECT_FIELD_NAME: self.request.get_full_path()})}",
             **named,
         )
 

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of a panel: the custom elements, and a client that asks Horizon instead of the service.
-// AngularJS of Horizon rewrites the fragment of the address, so a choice is in its query.
 
 import {Client} from "../horizon/lib/zun/api.js";
-
-/** The elements of each panel: the module and tag, the heading, and the attributes that a choice sets. */
-const PANELS = {
-    machines: ({host}) =>
-        host ? [{tag: "zun-machine", heading: host, set: {host}}] : [{tag: "zun-cloud", heading: ""}],
-    placement: ({container}) => [
-        {tag: "zun-containers", heading: "Containers", set: container ? {chosen: container} : {}},
-        {tag: "zun-why", heading: "What fits"},
-    ],
-};
 
 const panel = document.getElementById("zun-panel");
 const client = new Client({
@@ -21,18 +10,40 @@ const client = new Client({
     credentials: "same-origin",
 });
 
-/** Open the page of this panel with a choice, for example {host: "node-1"}, or without one. */
-function open(choice) {
-    const query = new URLSearchParams(choice).toString();
-    location.assign(location.pathname + (query ? `?${query}` : ""));
-}
+/** The panels by name. AngularJS of Horizon rewrites the fragment of the address, so the host is in its query. */
+const PANELS = {
+    machines() {
+        const host = new URLSearchParams(location.search).get("host");
+        if (host) {
+            panel.append(text("a", "\u2190 All machines", {href: location.pathname}));
+            show("zun-machine", host, (machine) => machine.setAttribute("host", host));
+        } else {
+            show("zun-cloud");
+        }
+        panel.addEventListener("zun-host", ({detail}) => location.assign("?" + new URLSearchParams({host: detail.host})));
+    },
+
+    placement() {
+        const containers = show("zun-containers", "Containers");
+        const why = show("zun-why", "What fits");
+        panel.addEventListener("zun-container", ({target, detail}) => {
+            if (target.localName !== "zun-containers") {
+                change(containers, {chosen: detail.uuid});
+            }
+        });
+        panel.addEventListener("zun-request", ({detail}) => change(why, {request: detail.request}));
+    },
+};
 
 function text(tag, content, attributes = {}) {
     return Object.assign(document.createElement(tag), {textContent: content}, attributes);
 }
 
-/** Append a part of the page. A part whose module does not load leaves a notice in its place. */
-async function show({tag, heading, set = {}}) {
+/**
+ * Append a part of the page, and return a promise of its element, which `ready` has seen before it is drawn. If the
+ * module does not load, a notice is in its place and the element is null.
+ */
+async function show(tag, heading = "", ready = () => {}) {
     const section = document.createElement("section");
     if (heading) {
         section.append(text("h2", heading));
@@ -40,11 +51,23 @@ async function show({tag, heading, set = {}}) {
     panel.append(section);
     try {
         await import(`../horizon/lib/zun/${tag.replace("zun-", "")}.js`);
-        section.append(Object.assign(document.createElement(tag), {client, ...set}));
     } catch (error) {
         console.error(error);
-        const notice = `${tag} could not be loaded. Reload the page; tell the operator if it stays so.`;
+        const notice = "This part of the page could not be loaded. Reload the page; tell the operator if it stays so.";
         section.append(text("p", notice, {className: "alert alert-danger", role: "alert"}));
+        return null;
+    }
+    const element = Object.assign(document.createElement(tag), {client});
+    ready(element);
+    section.append(element);
+    return element;
+}
+
+/** Set properties of an element that `show` promised, and bring it into sight. */
+async function change(promised, properties) {
+    const element = await promised;
+    if (element) {
+        Object.assign(element, properties).parentElement.scrollIntoView();
     }
 }
 
@@ -52,7 +75,7 @@ async function show({tag, heading, set = {}}) {
 function signedOut() {
     const notice = text("p", "Your session has ended. ", {id: "zun-signed-out", className: "alert alert-warning"});
     notice.setAttribute("role", "alert");
-    const again = text("a", "Sign in again in another tab", {href: panel.dataset.logout, target: "_blank"});
+    const again = text("a", "Sign in again in another tab", {href: panel.dataset.login, target: "_blank"});
     notice.append(again, ", then come back to this page.");
     panel.prepend(notice);
 }
@@ -75,14 +98,4 @@ async function resume() {
 
 client.addEventListener("zun-signed-out", signedOut);
 document.addEventListener("visibilitychange", resume);
-panel.addEventListener("zun-host", (event) => open({host: event.detail.host}));
-panel.addEventListener("zun-container", (event) => open({container: event.detail.uuid}));
-
-const choice = Object.fromEntries(new URLSearchParams(location.search));
-if (choice.host || choice.container) {
-    const back = text("a", "\u2190 All", {href: location.pathname});
-    panel.append(back);
-}
-for (const part of PANELS[panel.dataset.elements](choice)) {
-    show(part);
-}
+PANELS[panel.dataset.elements]();
