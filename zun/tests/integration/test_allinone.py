@@ -12,7 +12,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, Client, free_port
 from zun.topology import CpuSet, discover
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1}
 

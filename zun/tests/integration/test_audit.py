@@ -17,7 +17,7 @@ from zun.tests.integration.host import Host, group_of
 from zun.tests.integration.programs import Api, Client
 from zun.topology import CpuSet, discover
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1.0, "memory": 64}
 SHARED = {"cpu": 0.5, "memory": 64}

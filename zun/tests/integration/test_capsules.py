@@ -10,7 +10,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.integration.programs import Api, Client
 from zun.topology import CpuSet
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 SETTLED = ("Running", "Stopped", "Error")
 

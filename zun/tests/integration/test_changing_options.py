@@ -36,7 +36,11 @@ SIZES = [
     {"cpu_policy": "shared", "cpu": 0.5},
 ]
 
-pytestmark = [pytest.mark.docker, pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to move between")]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.in_turn,
+    pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to move between"),
+]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from zun.tests.integration.host import Host, group_of
 from zun.topology import CellShare, Plan, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 CANDIDATES = ("/dev/hwrng", "/dev/loop0", "/dev/fuse", "/dev/kmsg")
 FILES = [path for path in CANDIDATES if os.path.exists(path)][:2]

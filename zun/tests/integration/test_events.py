@@ -24,7 +24,7 @@ from zun.tests.integration.programs import Api
 
 __all__ = ["own_daemon"]
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 NEVER = 10_000  # seconds
 SECONDS = 60  # the promise is two, on a machine that has nothing else to do

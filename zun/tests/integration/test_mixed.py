@@ -10,7 +10,7 @@ from zun.tests.integration.looks import allowed, inside
 from zun.tests.integration.programs import Api
 from zun.topology import CpuSet, discover
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn, pytest.mark.timeout(300)]
 MIXED = {"cpu": 1.5, "memory": 32, "cpu_policy": "mixed", "dedicated_cpus": 1}
 
 

@@ -14,6 +14,7 @@ from zun.topology import CpuSet, discover
 
 pytestmark = [
     pytest.mark.docker,
+    pytest.mark.in_turn,
     pytest.mark.skipif(len(discover().cpus) < 2, reason="needs two CPUs to resize between"),
 ]
 

@@ -8,7 +8,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended
 from zun.tests.integration.host import Host
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 TELLS = ["sh", "-c", "trap 'echo asked' TERM; while :; do sleep 0.1; done"]
 

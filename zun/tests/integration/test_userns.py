@@ -13,7 +13,7 @@ from zun.tests.fake_glance import tar
 from zun.tests.integration.container import own_daemon
 from zun.tests.integration.programs import Api
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.in_turn]
 
 VERSION = {"OpenStack-API-Version": "container 1.42"}
 FIRST = 700_000
