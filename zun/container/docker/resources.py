@@ -20,6 +20,8 @@ from zun.container.docker.weighing import DockerWeights
 from zun.container.driver import ContainerView
 from zun.container.weights import Curve, linear
 from zun.topology import CPUPolicy
+from zun.topology.files import text_of
+from zun.topology.mounts import mountinfo
 
 LOG = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class DockerResources(DockerWeights):
         if not pid or 0 < (found["HostConfig"].get("Memory") or 0) <= limit:
             return
         try:
-            groups, mounts = ((root / "proc" / each).read_text() for each in (f"{pid}/cgroup", "self/mountinfo"))
+            groups, mounts = text_of(root / "proc" / str(pid) / "cgroup"), mountinfo(root)
         except (FileNotFoundError, ProcessLookupError):
             return  # it has just ended
         used = memory_in_use(root, groups, mounts, found["Id"], both if both < 0 else both - limit)

@@ -21,6 +21,7 @@ from zun.container.docker.kernel import kernel_view
 from zun.container.driver import ContainerView, HostFacts
 from zun.container.podman.client import LIMITS, PodmanEngine
 from zun.topology import CpuSet
+from zun.topology.files import text_of
 
 
 class PodmanDriver(DockerDriver):
@@ -120,7 +121,7 @@ class PodmanDriver(DockerDriver):
 
 def has_systemd(root: str) -> bool:
     """Return whether systemd is the first process of the machine. Its timers run Podman's health checks."""
-    return Path(root, "proc/1/comm").read_text().strip() == "systemd"
+    return text_of(Path(root, "proc/1/comm")).strip() == "systemd"
 
 
 def is_signal(text: str) -> bool:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import docker
@@ -93,8 +93,7 @@ class OwnDaemon:
         if self._process is not None:
             self.kill()
         self._end_shims()
-        for mount in reversed(self._mounts(self._folder)):
-            subprocess.run(["umount", mount], check=True)
+        self._unmount(self._mounts(self._folder))
         shutil.rmtree(self._folder / "exec")
         for name in ("docker.pid", "docker.sock"):
             (self._folder / name).unlink(missing_ok=True)
@@ -106,13 +105,16 @@ class OwnDaemon:
         self._end_shims()
         # A daemon that is killed leaves its folder mounted on itself, once for each time. Networks of containers stay
         # mounted if a later daemon on this folder did not know these.
-        for mount in reversed(self._mounts(self._folder)):
-            if mount != str(self._folder):
-                subprocess.run(["umount", mount], check=True)
+        self._unmount(each for each in self._mounts(self._folder) if each != str(self._folder))
 
     def namespaces(self) -> list[str]:
         """The network namespaces of its containers."""
         return [pathlib.Path(each).name for each in self._mounts(self._folder / "exec" / "netns")]
+
+    @staticmethod
+    def _unmount(places: Iterable[str]) -> None:
+        for each in reversed([*places]):
+            subprocess.run(["umount", each], check=True)
 
     @staticmethod
     def _mounts(folder: pathlib.Path) -> list[str]:
