@@ -13,19 +13,24 @@ Container images of the service in Kolla's layout: zun-base, zun-api, zun-schedu
 zun-conductor, zun-compute and zun-wsproxy, tagged with ZUN_IMAGE_TAG (default: latest).
 
   build  collect the wheels (pip, outside of Docker) and build the images on BASE_IMAGE
-         (default: debian:bookworm). BUILD_NETWORK is Docker's network meanwhile; a base
+         (default: debian:SUITE). BUILD_NETWORK is Docker's network meanwhile; a base
          image with all packages needs none
-  base   make the image zun-debian:bookworm with debootstrap, for machines that can
+  base   make the image zun-debian:SUITE with debootstrap, for machines that can
          reach Debian's packages and no image registry; then use it with
-         BASE_IMAGE=zun-debian:bookworm. Needs root
+         BASE_IMAGE=zun-debian:SUITE. Needs root
   try    start all programs from their images with a config.json each, over RabbitMQ,
          MariaDB, keystone, Docker and, if there, Neutron of "tools/services.sh start"; run a
          pinned container, open a terminal in it, replace zun-compute while it runs, stop all,
          and remove what this made. A minute or two. Needs root
+
+ZUN_IMAGE_SUITE is the Debian release of the images, SUITE above: trixie (default) or
+bookworm. PYTHON collects the wheels; its version must be that of the release, 3.13 or
+3.11 (default: python3.13 or python3.11).
 TEXT
 }
 
 TAG=${ZUN_IMAGE_TAG:-latest}
+SUITE=${ZUN_IMAGE_SUITE:-trixie}
 TARGETS=(zun-base zun-api zun-scheduler zun-conductor zun-compute zun-wsproxy)
 WORK=
 
@@ -40,28 +45,42 @@ packages() {
         sed -n 's/^RUN install_missing \([a-z0-9 -]*\).*/\1/p' | tr -s ' ' '\n'
 }
 
+# The version of Python in the release: the wheels are for this one.
+python_version() {
+    case $SUITE in
+        trixie) echo 3.13 ;;
+        bookworm) echo 3.11 ;;
+        *) die "ZUN_IMAGE_SUITE must be trixie or bookworm, got $SUITE." ;;
+    esac
+}
+
 base() {
+    python_version >/dev/null
     command -v debootstrap >/dev/null || die "debootstrap is not installed"
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/zun-images.XXXXXX")
-    say "Making zun-debian:bookworm with debootstrap (a minute or two)"
+    say "Making zun-debian:$SUITE with debootstrap (a minute or two)"
     debootstrap --variant=minbase \
         --include="$(packages | paste -sd ,)" \
-        bookworm "$WORK/root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$WORK/log" || die "debootstrap failed: $(tail -3 "$WORK/log")"
+        "$SUITE" "$WORK/root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$WORK/log" || die "debootstrap failed: $(tail -3 "$WORK/log")"
     rm -rf "$WORK"/root/var/cache/apt/archives/*.deb "$WORK"/root/var/lib/apt/lists/*
-    tar -C "$WORK/root" -c . | docker import - zun-debian:bookworm
+    tar -C "$WORK/root" -c . | docker import - "zun-debian:$SUITE"
 }
 
 build() {
-    local target
+    local target version python
+    version=$(python_version)
+    python=${PYTHON:-python$version}
+    [ "$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$version" ] ||
+        die "The images of $SUITE have Python $version, and $python is not one. Point PYTHON at a Python $version."
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/zun-images.XXXXXX")
     say "Collecting wheels"
-    "${PYTHON:-python3}" -m pip wheel -q -c "$ROOT/upper-constraints.txt" -w "$WORK/wheels" \
+    "$python" -m pip wheel -q -c "$ROOT/upper-constraints.txt" -w "$WORK/wheels" \
         "$ROOT[postgresql,neutron,cinder,memcached]"
     cp "$ROOT/etc/kolla/kolla_start" "$ROOT/etc/kolla/install_missing" "$WORK/"
     for target in "${TARGETS[@]}"; do
         say "Building $target:$TAG"
         docker build -q --network "${BUILD_NETWORK:-default}" --target "$target" -t "$target:$TAG" \
-            --build-arg "BASE_IMAGE=${BASE_IMAGE:-debian:bookworm}" -f "$ROOT/etc/kolla/Dockerfile" "$WORK"
+            --build-arg "BASE_IMAGE=${BASE_IMAGE:-debian:$SUITE}" -f "$ROOT/etc/kolla/Dockerfile" "$WORK"
     done
 }
 
