@@ -10,8 +10,8 @@ from the sdist, and installs the wheel twice: with the lowest versions that our 
 have a wheel for this Python, and with the newest ones. Each installation runs every program, imports every module,
 migrates a database, serves the API of zun-allinone and runs some unit tests. The end is a table.
 
-``sid=python3.14`` is a Python of Debian's suite sid. The suite is unpacked below .run/suites with debootstrap, which
-needs root, and nothing is installed into this machine. A Python takes about five minutes.
+``sid=python3.14`` is a Python of Debian's suite sid, in a folder that tools/suite.sh makes, which needs root. Nothing
+is installed into this machine. A Python takes about five minutes. Each row is printed as soon as it is known.
 """
 
 import argparse
@@ -28,12 +28,11 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SUITES = pathlib.Path(os.environ.get("ZUN_RUN_DIR", ROOT / ".run")) / "suites"
-PATH, CERTIFICATES = "/usr/sbin:/usr/bin:/sbin:/bin", "/etc/ssl/certs/ca-certificates.crt"  # of a suite
+SUITE = ROOT / "tools/suite.sh"
+WORK = pathlib.Path("/tmp")  # a suite sees it, too
 BUILDERS = {"lowest": ("setuptools==78.1.1", "pbr==6.1"), "newest": ("setuptools", "pbr")}
 """What builds the wheel: the lower bounds of pyproject.toml, and the newest."""
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
@@ -120,55 +119,19 @@ def requirements(wheel: pathlib.Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A Python of this machine, or of the folder ``root``, which has a Debian suite."""
+    """A Python of this machine, or of a Debian suite."""
 
     python: str
-    root: pathlib.Path | None = None
+    suite: str = ""
 
-    @property
-    def folder(self) -> pathlib.Path:
-        """Where the work is done, as this machine names it."""
-        return self.root / "tmp" if self.root else pathlib.Path(tempfile.gettempdir())
-
-    def inside(self, path: pathlib.Path) -> pathlib.Path:
-        return pathlib.Path("/") / path.relative_to(self.root) if self.root else path
-
-    def run(self, *words: object, **environment: str) -> str:
-        """Run a command whose paths are those of the ground."""
-        if self.root is None:
-            return run(*words, cwd=self.folder, **environment)
-        mounts = "for each in proc sys dev; do mount --rbind /$each $0/$each; done; cd $0; exec chroot $0 \"$@\""
-        named = [f"{name}={value}" for name, value in environment.items()]
-        clean = ("env", "-i", "LANG=C.UTF-8", "HOME=/root", f"PATH={PATH}", f"SSL_CERT_FILE={CERTIFICATES}", *named)
-        return run("unshare", "--mount", "sh", "-ec", mounts, self.root, *clean, *words)
+    def run(self, *words: object) -> str:
+        return run(*((SUITE, self.suite) if self.suite else ()), *words, cwd=WORK)
 
 
-def suite(name: str, python: str, copies: Sequence[str]) -> Ground:
+def suite(name: str, python: str) -> Ground:
     """Return a Python of a Debian suite. The suite is unpacked once."""
-    root = SUITES / name
-    if not (root / "etc/debian_version").exists():
-        say(f"Unpacking Debian {name} into {root}")
-        (uri, *_) = run("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").split()
-        root.parent.mkdir(parents=True, exist_ok=True)
-        new = root.with_name(f"{name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        run("debootstrap", "--variant=minbase", f"--include=ca-certificates,{python}-venv", name, new, uri)
-        new.rename(root)
-    for path in ["/etc/resolv.conf", *copies]:
-        place = root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        shutil.copy(path, place)
-    return Ground(python, root)
-
-
-@contextmanager
-def work(ground: Ground) -> Iterator[pathlib.Path]:
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="zun-packages.", dir=ground.folder))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    run(SUITE, "make", name, f"{python}-venv")
+    return Ground(python, name)
 
 
 @dataclass(slots=True)
@@ -195,16 +158,19 @@ def try_on(ground: Ground, sdist: pathlib.Path, wheel: pathlib.Path, tests: Sequ
     version = ground.run(ground.python, "-c", "import platform; print(platform.python_version())").strip()
     for libraries, resolution in RESOLUTIONS.items():
         row = Row(version, libraries, {})
-        with work(ground) as folder:
-            at = ground.inside(folder)
+        with tempfile.TemporaryDirectory(prefix="zun-packages.", dir=WORK) as name:
+            at = pathlib.Path(name)
             for file in (sdist, wheel, ROOT / "tools/try_package.py"):
-                shutil.copy(file, folder)
-            (folder / "requirements.txt").write_text("\n".join(requirements(wheel)) + "\n")
+                shutil.copy(file, at)
+            (at / "requirements.txt").write_text("\n".join(requirements(wheel)) + "\n")
             uv = at / "tools/bin/uv"
-            ground.run(ground.python, "-m", "venv", at / "tools")
-            ground.run(at / "tools/bin/pip", "install", "-q", "uv")
 
-            def from_sdist(folder=folder, at=at, uv=uv, libraries=libraries) -> str:
+            def installer(at=at, uv=uv) -> str:
+                ground.run(ground.python, "-m", "venv", at / "tools")
+                ground.run(at / "tools/bin/pip", "install", "-q", "uv")
+                return ground.run(uv, "--version").split()[1]
+
+            def from_sdist(at=at, uv=uv, libraries=libraries) -> str:
                 ground.run(uv, "venv", "-q", "-p", ground.python, at / "builders")
                 builder = at / "builders/bin/python"
                 ground.run(uv, "pip", "install", "-q", "-p", builder, "pip", "wheel", *BUILDERS[libraries])
@@ -212,7 +178,7 @@ def try_on(ground: Ground, sdist: pathlib.Path, wheel: pathlib.Path, tests: Sequ
                     builder, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", at / "made",
                     at / sdist.name,
                 )  # fmt: skip
-                (made,) = (folder / "made").glob("*.whl")
+                (made,) = (at / "made").glob("*.whl")
                 if contents(made) != contents(wheel):
                     odd = contents(made).items() ^ contents(wheel).items()
                     raise Failed(f"the wheel from the sdist differs in {sorted({name for name, _ in odd})}")
@@ -229,14 +195,14 @@ def try_on(ground: Ground, sdist: pathlib.Path, wheel: pathlib.Path, tests: Sequ
                 ground.run(uv, "pip", "check", "-p", python)
                 return f"{ground.run(uv, 'pip', 'freeze', '-p', python).count('==')} packages"
 
-            def unit_tests(folder=folder, at=at, uv=uv) -> str:
+            def unit_tests(at=at, uv=uv) -> str:
                 ground.run(
                     uv, "pip", "install", "-q", "-p", at / "venv/bin/python", "-c", at / "versions.txt", *OF_THE_TESTS
                 )  # fmt: skip
-                (package,) = (folder / "venv/lib").glob("python*/site-packages/zun")
+                (package,) = (at / "venv/lib").glob("python*/site-packages/zun")
                 shutil.copytree(ROOT / "zun/tests", package / "tests")
                 shutil.copy(ROOT / "pyproject.toml", package.parent)
-                unit = ground.inside(package) / "tests/unit"
+                unit = package / "tests/unit"
                 left = [f"--ignore={unit / each}" for each in NEED_THE_CHECKOUT]
                 said = ground.run(
                     at / "venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--timeout", "600", *left,
@@ -244,6 +210,9 @@ def try_on(ground: Ground, sdist: pathlib.Path, wheel: pathlib.Path, tests: Sequ
                 )  # fmt: skip
                 return re.sub(r" in .*", "", said.strip().splitlines()[-1])
 
+            if not row.step("uv", installer):
+                yield row
+                continue
             row.step("sdist", from_sdist)
             if row.step("install", install):
                 command = (at / "venv/bin/python", at / "try_package.py")
@@ -270,7 +239,6 @@ def main() -> None:
     tries = commands.add_parser("try", help="try both")
     tries.add_argument("python", nargs="+", metavar="PYTHON", help="a program, or SUITE=PROGRAM of a Debian suite")
     tries.add_argument("--tests", nargs="*", default=TESTS, metavar="PATH", help="unit tests, below zun/tests/unit")
-    tries.add_argument("--copy", action="append", default=[], metavar="PATH", help="a file to copy into each suite")
     given = parser.parse_args()
     commit = run("git", "rev-parse", "HEAD").strip()
     with tempfile.TemporaryDirectory() as name:
@@ -287,8 +255,14 @@ def main() -> None:
         rows = []
         for each in given.python:
             named, _, program = each.rpartition("=")
-            ground = suite(named, program, given.copy) if named else Ground(program)
-            rows += try_on(ground, *first, tests=given.tests)
+            try:
+                ground = suite(named, program) if named else Ground(program)
+                for row in try_on(ground, *first, tests=given.tests):
+                    rows.append(row)
+                    say(f"\n{table([row])}")
+            except Failed as exc:
+                print(exc, file=sys.stderr, flush=True)
+                rows.append(Row(each, "-", {"python": "FAILED"}))
         print(table(rows))
         if any("FAILED" in row.cells.values() for row in rows):
             raise SystemExit("some steps failed")

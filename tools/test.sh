@@ -6,14 +6,14 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 STAGES=(lint types docs functional unit integration)
-ON_REQUEST=(slow engines)
+ON_REQUEST=(slow engines devstack)
 
 usage() {
     cat <<'TEXT'
 usage: tools/test.sh [STAGE...]
 
 Passes the tests: makes a virtual environment in .run/venv, installs the project with
-the tested versions, and runs the stages, all but the last two if none is named:
+the tested versions, and runs the stages, all but the last three if none is named:
 
   lint         ruff check, and the syntax of the shell scripts
   types        mypy: strict for zun.topology and zun.scheduler, lighter for the rest
@@ -33,6 +33,9 @@ the tested versions, and runs the stages, all but the last two if none is named:
                packages of Debian; takes about 10 minutes a row. ZUN_ENGINE_ROWS chooses rows: bookworm, trixie,
                trixie-crun, sid, sid-crun, sid-containerd,
                trixie-podman, sid-podman, and changes (one Docker after another under containers that run)
+  devstack     the tests of the devstack plugin with the bash, the Python and the tools of Debian 13, on
+               the services of this machine. Needs root, the packages of Debian, and ZUN_DEVSTACK: a checkout
+               of devstack, or an archive of one. ZUN_DEVSTACK_SUITE: another release than trixie
 
 The services are installed and started while the stages before unit run. A failed stage
 does not keep the next ones from running; the exit status and the last lines tell in the end.
@@ -134,6 +137,20 @@ ROWS
     [ ${#failed[@]} -eq 0 ] && [ -n "$known" ]
 }
 
+stage_devstack() {
+    local suite=${ZUN_DEVSTACK_SUITE:-trixie}
+    tools/suite.sh make "$suite" python3-venv python3-dev gcc libc6-dev git nginx-light iptables iproute2 procps \
+        mariadb-server docker.io docker-cli curl || return
+    # shellcheck disable=SC2016 # VENV is of that shell
+    ZUN_SUITE_PATHS=${ZUN_DEVSTACK:-} ZUN_REQUIRE_DEVSTACK=1 tools/suite.sh "$suite" \
+        env ZUN_RUN_DIR="$PWD/.run/devstack-$suite" bash -ec '
+            . tools/common.sh
+            make_venv tests
+            bash --version | head -n 1
+            "$VENV/bin/python" --version
+            "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 10 zun/tests/integration/test_devstack.py'
+}
+
 # limit STAGE: seconds after which a stage is ended: its own measure, or what is left of
 # 85 minutes since we were called. A passing run takes half of it; a loaded machine more.
 limit() {
@@ -142,7 +159,7 @@ limit() {
         lint) most=60 ;;
         types | docs) most=600 ;;
         unit | functional) most=1500 ;;
-        integration | slow) most=3000 ;;
+        integration | slow | devstack) most=3000 ;;
         engines) most=5000 ;;
     esac
     [ "$left" -gt 1 ] || left=1
@@ -260,7 +277,7 @@ main() {
     trap 'exit 143' TERM
 
     make_venv tests
-    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" slow "* ]]; then
+    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" slow "* || " ${stages[*]} " == *" devstack "* ]]; then
         with_services=true
         begin_services
         # A missing service fails the tests that need it; it never skips them.
@@ -274,7 +291,7 @@ main() {
     unset PYTHONDONTWRITEBYTECODE
     for stage in "${stages[@]}"; do
         # Tests of unit use databases and programs of the distribution where these are there.
-        if [ -n "$with_services" ] && [[ $stage =~ ^(unit|integration|slow)$ ]] && ! await_services; then
+        if [ -n "$with_services" ] && [[ $stage =~ ^(unit|integration|slow|devstack)$ ]] && ! await_services; then
             echo "error: the services did not start: see services.log" >"$LOGS/$stage.log"
             failed+=("$stage")
             continue
