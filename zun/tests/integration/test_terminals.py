@@ -133,8 +133,9 @@ def test_stock_client_shows_a_short_command(allinone, running, tmp_path):
     ("command", "codes", "last"),
     [
         (["sh", "-c", "exit 5"], {5}, None),
-        (["nosuchcmd"], {126, 127}, "nosuchcmd"),  # the engine's: row execute-missing of reference/engines.csv
-        (["/tmp"], {126}, "permission denied"),
+        # The codes and words are the engine's: rows execute-missing and execute-folder of reference/engines.csv.
+        (["nosuchcmd"], {126, 127}, "nosuchcmd"),
+        (["/tmp"], {126, 128}, "permi"),
         (["sh", "-c", "kill -9 $$"], {137}, None),
     ],
 )
