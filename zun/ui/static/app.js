@@ -186,8 +186,8 @@ async function enter({headers, ...identity}) {
     if (await client.get(VIEWS.cloud.policy).then(() => true, (error) => error.status !== 403)) {
         state.allowed.add("cloud");
     }
+    state.moved = true;
     draw();
-    document.querySelector("#view h1")?.focus();
 }
 
 function whose({user, project}) {

@@ -182,7 +182,7 @@ class ContainerDetail extends HTMLElement {
                 <section class="panel" aria-label="Place">${this.#place(container)}</section>
                 <section class="panel" aria-label="Request">${facts(container)}</section>
             </div>
-            ${this.#logs(container)} ${this.#console(container)} ${this.#confirmation(container)}
+            ${this.#logs(container)} ${this.#console(container)} ${this.#machine()} ${this.#confirmation(container)}
         `;
     }
 
@@ -235,8 +235,18 @@ class ContainerDetail extends HTMLElement {
                       ${cpuNumbers(cpus).map((cpu) => html`<li>${cpu}</li>`)}
                   </ul>`
                 : html`<p class="quiet">It runs on the shared pool of its host.</p>`}
-            ${nodes ? html`<p class="quiet">Memory on node ${nodes}</p>` : nothing}
-            ${this.#mapped ? html`<zun-machine .client=${this.#client} host=${this.#mapped}></zun-machine>` : nothing}`;
+            ${nodes ? html`<p class="quiet">Memory on node ${nodes}</p>` : nothing}`;
+    }
+
+    /** The map is last: it comes later than the rest, and must not move what is pressed meanwhile. */
+    #machine() {
+        const host = this.#mapped;
+        return host
+            ? html`<section class="section" aria-label="Map of ${host}">
+                  <h3>Its machine, ${host}</h3>
+                  <zun-machine .client=${this.#client} host=${host}></zun-machine>
+              </section>`
+            : nothing;
     }
 
     #logs(container) {
@@ -291,7 +301,7 @@ class ContainerDetail extends HTMLElement {
                 undone.
             </p>
             <div class="ends">
-                <button autofocus @click=${() => this.#root.querySelector("dialog").close()}>Cancel</button>
+                <button @click=${() => this.#root.querySelector("dialog").close()}>Cancel</button>
                 <button class="danger" @click=${() => this.#delete(stops)}>${stops ? "Stop and delete" : "Delete"}</button>
             </div>
         </dialog>`;
