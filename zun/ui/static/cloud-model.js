@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** What the answers of `GET /v1/hosts` say about all hosts: amounts that are free, and the hosts that a filter leaves. */
+/** What the answers of `GET /v1/hosts` say about all hosts: free amounts, and the hosts that a filter leaves. */
 
 import {count, mibText} from "./words.js";
 

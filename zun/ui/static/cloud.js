@@ -59,7 +59,9 @@ const pair = ([light, dark]) => `light-dark(${light}, ${dark})`;
 
 const STYLE = sheet(`
     :host { display: block; container-type: inline-size; }
-    .filters { display: grid; grid-template-columns: repeat(auto-fill, minmax(136px, 1fr)); gap: 12px 14px; margin: 0 0 16px; }
+    .filters {
+        display: grid; grid-template-columns: repeat(auto-fill, minmax(136px, 1fr)); gap: 12px 14px; margin: 0 0 16px;
+    }
     .filters label { font-size: 13px; color: var(--quiet); font-weight: 400; margin: 0; min-width: 0; }
     .filters select, .filters input { margin-top: 4px; }
     .sum { display: flex; flex-wrap: wrap; gap: 6px 24px; align-items: center; margin: 0 0 12px; }
@@ -67,25 +69,36 @@ const STYLE = sheet(`
     .scale { display: flex; align-items: center; gap: 6px; font-size: 13px; color: var(--quiet); }
     .scale span.box { width: 22px; height: 16px; border-radius: 3px; }
     .view { display: grid; grid-template-columns: minmax(0, 1fr); gap: 20px; align-items: start; }
-    @container (min-width: 900px) { .view { grid-template-columns: minmax(0, 1fr) 280px; } .about { position: sticky; top: 16px; } }
+    @container (min-width: 900px) {
+        .view { grid-template-columns: minmax(0, 1fr) 280px; }
+        .about { position: sticky; top: 16px; }
+    }
     .grid { position: relative; overflow-y: auto; max-height: 68vh; border-radius: 8px; contain: strict; }
     .grid:focus-visible { outline-offset: 3px; }
     .space { position: relative; }
     .row { position: absolute; left: 0; top: 0; display: flex; gap: 4px; contain: layout style; }
     .tile {
-        flex: none; border-radius: 5px; padding: 0 6px; cursor: pointer; font-size: 13px; font-weight: 600; overflow: hidden;
-        font-variant-numeric: tabular-nums; display: flex; flex-direction: column; justify-content: center; text-align: center;
-        line-height: 1.3;
+        flex: none; display: flex; flex-direction: column; justify-content: center; overflow: hidden; cursor: pointer;
+        border-radius: 5px; padding: 0 6px; font-size: 13px; font-weight: 600; font-variant-numeric: tabular-nums;
+        text-align: center; line-height: 1.3;
     }
-    .tile .name { font-weight: 400; font-size: 12px; text-overflow: ellipsis; overflow: hidden; white-space: nowrap; unicode-bidi: isolate; }
+    .tile .name {
+        font-weight: 400; font-size: 12px; text-overflow: ellipsis; overflow: hidden; white-space: nowrap;
+        unicode-bidi: isolate;
+    }
     .small .name { display: none; }
     .named .tile { text-align: left; padding: 0 10px; }
     ${HEAT.map(([fill, ink], shade) => `.h${shade} { background: ${pair(fill)}; color: ${pair(ink)}; }`).join("\n")}
-    .h0, .none { background-image: repeating-linear-gradient(135deg, transparent 0 4px, light-dark(#dde2e7, #323b45) 4px 5px); }
+    .h0, .none {
+        background-image: repeating-linear-gradient(135deg, transparent 0 4px, light-dark(#dde2e7, #323b45) 4px 5px);
+    }
     .none { color: var(--quiet); background-color: var(--panel); border: 1px dashed var(--strong-line); }
     .away { outline: 2px dashed var(--bad); outline-offset: -2px; }
     .tile.on { box-shadow: inset 0 0 0 2px var(--paper); outline: 3px solid var(--accent); outline-offset: -1px; }
-    .about { background: var(--panel); border: 1px solid var(--line); border-radius: 12px; padding: 16px 18px; min-height: 120px; }
+    .about {
+        padding: 16px 18px; min-height: 120px;
+        background: var(--panel); border: 1px solid var(--line); border-radius: 12px;
+    }
     .about h3 { margin: 0 0 10px; overflow-wrap: anywhere; } .about p { margin: 0; }
     dl { margin: 0; display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 6px 14px; font-size: 14px; }
     dt { color: var(--quiet); overflow-wrap: anywhere; } dd { margin: 0; overflow-wrap: anywhere; }
@@ -236,6 +249,7 @@ export class ZunCloud extends HTMLElement {
         if (!this.#read) {
             return html`${problem} ${this.#problem ? nothing : html`<p role="status">The hosts are being read.</p>`}`;
         }
+        const left = this.#shown.length === this.#hosts.length ? "" : `${this.#shown.length} of `;
         const words = summary(this.#shown, this.#measure, this.#headings);
         return html`
             ${problem}
@@ -264,19 +278,20 @@ export class ZunCloud extends HTMLElement {
                 </label>
             </div>
             <div class="sum">
-                <p role="status">${this.#shown.length === this.#hosts.length ? "" : `${this.#shown.length} of `}${count(this.#hosts.length, "host")}: ${words}</p>
+                <p role="status">${left}${count(this.#hosts.length, "host")}: ${words}</p>
                 <div class="scale" aria-hidden="true">none free
                     ${HEAT.map((_, shade) => html`<span class="box h${shade}"></span>`)} all free</div>
             </div>
             <div class="view">
                 <div>
                     <div class="grid" role="grid" tabindex="0" aria-label="Hosts" aria-describedby="keys"
-                        @scroll=${() => this.#fill()} @keydown=${this.#key} @click=${this.#click} @pointerover=${this.#over}
-                        @pointerleave=${() => this.#point(null)} @focus=${() => this.#mark()} @blur=${() => this.#mark()}>
+                        @scroll=${() => this.#fill()} @keydown=${this.#key} @click=${this.#click}
+                        @pointerover=${this.#over} @pointerleave=${() => this.#point(null)}
+                        @focus=${() => this.#mark()} @blur=${() => this.#mark()}>
                         <div class="space" role="rowgroup"></div>
                     </div>
-                    <p class="keys" id="keys">Arrow keys move between hosts. Enter or a click opens the map of a host. A dashed
-                        red edge marks a host whose engine is away.</p>
+                    <p class="keys" id="keys">Arrow keys move between hosts. Enter or a click opens the map of a host. A
+                        dashed red edge marks a host whose engine is away.</p>
                 </div>
                 <div class="about" role="region" aria-label="Details"></div>
             </div>`;
@@ -289,7 +304,9 @@ export class ZunCloud extends HTMLElement {
             ? html`<label>${heading}
                   <select @change=${(event) => this.#choose({[name]: event.target.value})}>
                       <option value="">all</option>
-                      ${choices.map((each) => html`<option value=${each} ?selected=${each === chosen}>${each}</option>`)}
+                      ${choices.map(
+                          (each) => html`<option value=${each} ?selected=${each === chosen}>${each}</option>`,
+                      )}
                   </select></label>`
             : nothing;
     }
@@ -392,11 +409,13 @@ export class ZunCloud extends HTMLElement {
         }
         const host = this.#shown[this.#hovered ?? (focused ? this.#active : -1)];
         const about = this.#root.querySelector(".about");
+        const rows = host ? hostRows(host, this.#headings) : [];
         render(
             host
                 ? html`<h3>${host.hostname}</h3>
-                      <dl>${hostRows(host, this.#headings).map(([term, text]) => html`<dt>${term}</dt><dd>${text}</dd>`)}</dl>`
-                : html`<h3>Details</h3><p class="quiet">Point at a host to see what is free. A click opens its map.</p>`,
+                      <dl>${rows.map(([term, text]) => html`<dt>${term}</dt><dd>${text}</dd>`)}</dl>`
+                : html`<h3>Details</h3>
+                      <p class="quiet">Point at a host to see what is free. A click opens its map.</p>`,
             about,
         );
     }

@@ -372,6 +372,7 @@ function layBars(cell, out, top, inner, sizes) {
         });
         out.bars.push({
             ...box,
+            name: `${bar.label}: ${bar.words}`,
             label: {text: fitted(bar.label, inner, sizes.label), x: sizes.pad, y: text},
             words: beside
                 ? {text: words, x: sizes.pad + inner, y: text, anchor: "end"}
@@ -588,7 +589,7 @@ export function claimsOf(machine, layout, key, cpu = null) {
     return [...new Set(indices)].map((index) => machine.claims[index].key);
 }
 
-/** Return the things that arrow keys go through: the cells, then all of their cores, bars and devices, then the claims. */
+/** Return the levels that arrow keys go through: cells, their cores, bars and devices, and claims with states. */
 export function levelsOf(layout) {
     const parts = layout.cells.flatMap((cell) =>
         [...cell.cores, ...cell.bars, ...cell.devices].map((part) => ({key: part.key, above: cell.key})),
@@ -600,7 +601,7 @@ export function levelsOf(layout) {
     ];
 }
 
-/** Return the key that an arrow key leads to from `key`. `claims` are those of the present thing, `last` the last part. */
+/** Return the key that an arrow key leads to. `claims` are those of the present thing, `last` is the last part. */
 export function step(levels, key, pressed, {claims = [], last = null} = {}) {
     const level = levels.findIndex((items) => items.some((item) => item.key === key));
     if (level < 0) {

@@ -23,220 +23,230 @@ const LINES = {
 
 /** Return the style of the map. `colour` makes a CSS colour of a pair: of both colours, or of one of them. */
 export function mapStyle(colour = lightDark) {
+    const {line, edge} = THEME;
     const states = Object.entries(STATE_PAINTS).map(
         ([state, paint]) => `
-        .s-${state} { fill: ${colour(paint.fill)}; } .l-${state} { stroke: ${colour(paint.line)}; fill: none; }
-        .d-${state} { fill: ${colour(paint.line)}; } .i-${state} { fill: ${colour(paint.ink)}; }`,
+        .s-${state} { fill: ${colour(paint.fill)}; }
+        .l-${state} { fill: none; stroke: ${colour(paint.line)}; }
+        .d-${state} { fill: ${colour(paint.line)}; }
+        .i-${state} { fill: ${colour(paint.ink)}; }`,
     );
     return `
         .map { fill: ${colour(THEME.text)}; }
-        text { font-family: ${FONT}; font-variant-numeric: tabular-nums; pointer-events: none; unicode-bidi: isolate; }
-        .cell { fill: ${colour(THEME.cell)}; stroke: ${colour(THEME.line)}; }
-        .socket { fill: none; stroke: ${colour(THEME.edge)}; stroke-width: 1.5; }
-        .group { fill: none; stroke: ${colour(THEME.edge)}; stroke-dasharray: 3 3; }
-        .core { fill: ${colour(THEME.core)}; stroke: ${colour(THEME.line)}; }
-        .thread { stroke: ${colour(THEME.edge)}; stroke-width: 0.75; }
+        text {
+            font-family: ${FONT}; font-variant-numeric: tabular-nums; pointer-events: none; unicode-bidi: isolate;
+        }
+        .title { font-weight: 600; }
+        .mark { font-weight: 700; }
+        .words { fill: ${colour(THEME.muted)}; }
+        .cell { fill: ${colour(THEME.cell)}; stroke: ${colour(line)}; }
+        .socket { fill: none; stroke: ${colour(edge)}; stroke-width: 1.5; }
+        .group { fill: none; stroke: ${colour(edge)}; stroke-dasharray: 3 3; }
+        .core { fill: ${colour(THEME.core)}; stroke: ${colour(line)}; }
+        .thread, .chip, .bar, .frame { stroke: ${colour(edge)}; stroke-width: 0.75; }
         .thread.held { stroke: none; }
         .thread.offline { stroke-dasharray: 2 2; }
-        .bar { fill: ${colour(STATE_PAINTS.free.fill)}; stroke: ${colour(THEME.edge)}; stroke-width: 0.75; }
-        .title { font-weight: 600; } .words, .quiet { fill: ${colour(THEME.muted)}; } .mark { font-weight: 700; }
-        .chip { fill: ${colour(THEME.core)}; stroke: ${colour(THEME.edge)}; stroke-width: 0.75; }
-        .frame { fill: none; stroke: ${colour(THEME.edge)}; stroke-width: 0.75; }
-        .own { fill: ${colour(THEME.line)}; }
+        .chip { fill: ${colour(THEME.core)}; }
+        .bar { fill: ${colour(STATE_PAINTS.free.fill)}; }
+        .frame { fill: none; }
+        .own { fill: ${colour(line)}; }
         .back { fill: transparent; }
         ${states.join("")}`;
 }
 
 /** Return the template of the map, for the values of machine-model.js and the boxes of machine-layout.js. */
 export function mapTemplate(machine, layout) {
+    const {pad, title} = layout.sizes;
+    const named = ({label, x, y}) => words({text: label, x: x + pad, y: y + title + pad - 4}, title, "title");
     return svg`
         <defs>${patterns(machine)}</defs>
-        ${layout.sockets.map(
-            (socket) => svg`
-            <rect class="socket" x=${socket.x + 0.5} y=${socket.y + 0.5} width=${socket.w - 1} height=${socket.h - 1} rx="10"></rect>
-            ${words({text: socket.label, x: socket.x + layout.sizes.pad, y: socket.y + layout.sizes.title + layout.sizes.pad - 4}, layout.sizes.title, "title")}`,
-        )}
+        ${layout.sockets.map((socket) => svg`${box("socket", socket, {inset: 0.5, rx: 10})} ${named(socket)}`)}
         ${layout.cells.map((cell) => cellTemplate(machine, layout, cell))}
         ${layout.matrix ? matrixTemplate(layout) : nothing}
-        <g role="group" aria-label="Claims and states">${layout.legend.map((item) => legendTemplate(machine, item))}</g>`;
+        <g role="group" aria-label="Claims and states">
+            ${layout.legend.map((item) => legendTemplate(machine, item))}
+        </g>`;
 }
 
-function words({text, x, y, anchor = "start"}, size, kind = "") {
-    return svg`<text class=${kind} x=${x} y=${y} font-size=${size} text-anchor=${anchor}>${text}</text>`;
+/** Return a rectangle. A stroke is sharp on a box that is smaller by half a pixel at each side. */
+function box(
+    kind,
+    {x, y, w, h},
+    {inset = 0, rx = 0, fill = nothing, claim = nothing, state = nothing, cpu = nothing} = {},
+) {
+    return svg`<rect class=${kind} x=${x + inset} y=${y + inset} width=${Math.max(0, w - 2 * inset)}
+        height=${Math.max(0, h - 2 * inset)} rx=${rx} fill=${fill} data-claim=${claim} data-state=${state}
+        data-cpu=${cpu}></rect>`;
+}
+
+function words({text, x, y, anchor = "start"}, size, kind = nothing, ink = nothing) {
+    return svg`<text class=${kind} x=${x} y=${y} font-size=${size} text-anchor=${anchor} fill=${ink}>${text}</text>`;
+}
+
+/** Return one thing that can be pointed at, chosen and reached with arrow keys. Its name tells more than its texts. */
+function item(key, name, content) {
+    return svg`<g class="item" data-key=${key} tabindex="-1" role="img" aria-label=${name}>${content}</g>`;
 }
 
 /** Return a pattern for each claim and for each state, with its colour below. Withheld CPUs have lines only. */
 function patterns(machine) {
-    const held = machine.claims.map(
-        ({index, paint}) => svg`
-        ${pattern(`claim-${index}`, paint.pattern, svg`<rect width="8" height="8" fill=${paint.fill}></rect>`, {
-            stroke: paint.line,
-        })}
-        ${pattern(`withheld-${index}`, "rising", svg`<rect width="8" height="8" class="s-free"></rect>`, {
-            stroke: paint.fill,
-            opacity: 0.5,
-        })}`,
-    );
-    const states = Object.entries(STATE_PAINTS).map(([state, paint]) =>
-        pattern(`state-${state}`, paint.pattern, svg`<rect width="8" height="8" class="s-${state}"></rect>`, {
-            name: state,
-        }),
-    );
-    const idle = svg`<rect width="8" height="8" class="s-free"></rect>`;
-    return [held, states, pattern("withheld-any", "rising", idle, {name: "free"})];
+    const held = machine.claims.map(({index, paint}) => [
+        pattern(`claim-${index}`, paint.pattern, {fill: paint.fill, stroke: paint.line}),
+        pattern(`withheld-${index}`, "rising", {name: "free", stroke: paint.fill, opacity: 0.5}),
+    ]);
+    const states = Object.entries(STATE_PAINTS).map(([name, paint]) => pattern(`state-${name}`, paint.pattern, {name}));
+    return [held, states, pattern("withheld-any", "rising", {name: "free"})];
 }
 
-function pattern(id, kind, below, {stroke, opacity = 1, name}) {
-    const lines = LINES[kind];
-    const filled = kind === "dots";
-    const style = name ? (filled ? `d-${name}` : `l-${name}`) : nothing;
-    const line = !lines
-        ? nothing
-        : svg`<path d=${lines} class=${style} opacity=${opacity} stroke-width="1.1"
-        stroke=${stroke && !filled ? stroke : nothing} fill=${stroke && filled ? stroke : stroke ? "none" : nothing}></path>`;
-    return svg`<pattern id=${id} width="8" height="8" patternUnits="userSpaceOnUse">${below}${line}</pattern>`;
+/** Return a pattern: `name` of a state gives its colours, unless `fill` and `stroke` do. */
+function pattern(id, kind, {name, fill = nothing, stroke, opacity = 1}) {
+    const dots = kind === "dots";
+    const line = stroke
+        ? svg`<path d=${LINES[kind]} opacity=${opacity} stroke-width="1.1" fill=${dots ? stroke : "none"}
+              stroke=${dots ? "none" : stroke}></path>`
+        : svg`<path d=${LINES[kind]} stroke-width="1.1" class=${`${dots ? "d" : "l"}-${name}`}></path>`;
+    return svg`<pattern id=${id} width="8" height="8" patternUnits="userSpaceOnUse">
+        <rect width="8" height="8" class=${fill === nothing ? `s-${name}` : nothing} fill=${fill}></rect>
+        ${kind in LINES ? line : nothing}
+    </pattern>`;
 }
 
 function cellTemplate(machine, layout, cell) {
     const {sizes} = layout;
-    return svg`<g>
-        <g class="item" data-key=${cell.key} tabindex="-1" role="button" aria-label=${cellName(cell)}>
-            <rect class="cell" x=${cell.x + 0.5} y=${cell.y + 0.5} width=${cell.w - 1} height=${cell.h - 1} rx="8"></rect>
-            ${cell.titles.map(
-                (title) => svg`
-                ${words(title, title.size, title.kind)}
-                ${title.beside ? words({...title.beside, y: title.y, anchor: "end"}, title.beside.size, "words") : nothing}`,
-            )}
-        </g>
-        ${cell.l3.map(
-            (group) => svg`
-            <rect class="group" x=${group.x + 0.5} y=${group.y + 0.5} width=${group.w - 1} height=${group.h - 1} rx="5"></rect>
-            ${words({text: group.label, x: group.x + sizes.gap + 2, y: group.y + sizes.number + 2}, sizes.number, "quiet")}`,
-        )}
-        ${cell.cores.map((core) => coreTemplate(machine, core, sizes))}
-        ${cell.bars.map((bar) => barTemplate(machine, bar, sizes))}
-        ${cell.switches.map(
-            (each) => svg`
-            <rect class="group" x=${each.x + 0.5} y=${each.y + 0.5} width=${each.w - 1} height=${each.h - 1} rx="5"></rect>
-            ${words({text: each.label, x: each.x + sizes.gap + 3, y: each.y + sizes.number + 4}, sizes.number, "quiet")}`,
-        )}
-        ${cell.devices.map((chip) => deviceTemplate(machine, chip, sizes))}
-    </g>`;
-}
-
-function cellName(cell) {
-    return cell.titles
+    const name = cell.titles
         .flatMap((title) => [title.text, title.beside?.text])
         .filter(Boolean)
         .join(", ");
+    const titles = cell.titles.map((title) => [
+        words(title, title.size, title.kind),
+        title.beside ? words({...title.beside, y: title.y, anchor: "end"}, title.beside.size, "words") : nothing,
+    ]);
+    const groups = [...cell.l3, ...cell.switches].map((group) => [
+        box("group", group, {inset: 0.5, rx: 5}),
+        words({text: group.label, x: group.x + sizes.gap + 2, y: group.y + sizes.number + 3}, sizes.number, "words"),
+    ]);
+    return svg`<g>
+        ${item(cell.key, name, [box("cell", cell, {inset: 0.5, rx: 8}), titles])}
+        ${groups}
+        ${cell.cores.map((core) => coreTemplate(machine, core, sizes))}
+        ${cell.bars.map((bar) => barTemplate(cell, bar, sizes))}
+        ${cell.devices.map((chip) => deviceTemplate(machine, chip, sizes))}
+    </g>`;
 }
 
 function coreTemplate(machine, core, sizes) {
     const told = core.cpus.map((cpu) => `CPU ${cpu} ${stateText(machine, machine.cpus.get(cpu))}`);
     const name = core.cpus.length > 1 ? `core of ${count(core.cpus.length, "thread")}: ${told.join("; ")}` : told[0];
-    return svg`<g class="item" data-key=${core.key} tabindex="-1" role="button" aria-label=${name}>
-        <rect class="core" x=${core.x + 0.5} y=${core.y + 0.5} width=${core.w - 1} height=${core.h - 1} rx="4"></rect>
-        ${core.threads.map((thread) => threadTemplate(machine, thread, sizes))}
-    </g>`;
+    return item(core.key, name, [
+        box("core", core, {inset: 0.5, rx: 4}),
+        core.threads.map((thread) => threadTemplate(machine, thread, sizes)),
+    ]);
 }
 
-/** Return the paint of one CPU: the id of its pattern, and the ink on it as a colour or a class. */
-function paintOf(machine, each) {
-    const claim = machine.claims[each.claims[0]];
-    if (each.state === "held") {
+/** Return the paint of one CPU: its pattern, and the ink on it as a colour or a class. */
+function paintOf(machine, {state, claims}) {
+    const claim = machine.claims[claims[0]];
+    if (state === "held") {
         return {fill: `url(#claim-${claim.index})`, ink: claim.paint.ink, kind: ""};
     }
-    if (each.state === "withheld") {
-        return {fill: `url(#withheld-${claim.index})`, ink: nothing, kind: "i-free"};
-    }
-    return {fill: `url(#state-${each.state})`, ink: nothing, kind: `i-${each.state}`};
+    return state === "withheld"
+        ? {fill: `url(#withheld-${claim.index})`, ink: nothing, kind: "i-free"}
+        : {fill: `url(#state-${state})`, ink: nothing, kind: `i-${state}`};
 }
 
 function threadTemplate(machine, thread, sizes) {
     const each = machine.cpus.get(thread.cpu);
     const {fill, ink, kind} = paintOf(machine, each);
-    const {x, y, w, h} = thread;
-    const base = y + h / 2 + sizes.number * 0.36;
+    const {cpu, x, y, w, h} = thread;
     const mark = markOf(machine, each);
-    return svg`<rect class="thread ${each.state}" data-cpu=${thread.cpu} data-state=${each.state} x=${x} y=${y} width=${w} height=${h} rx="2.5" fill=${fill}></rect>
-        <text class=${kind} x=${mark ? x + sizes.number * 0.4 : x + w / 2} y=${base} font-size=${sizes.number} text-anchor=${mark ? "start" : "middle"} fill=${ink}>${thread.cpu}</text>
-        ${mark ? svg`<text class="mark ${kind}" x=${x + w - sizes.number * 0.4} y=${base} font-size=${sizes.label} text-anchor="end" fill=${ink}>${mark}</text>` : nothing}`;
+    const edge = sizes.number * 0.4;
+    const base = y + h / 2 + sizes.number * 0.36;
+    const place = mark ? {x: x + edge, anchor: "start"} : {x: x + w / 2, anchor: "middle"};
+    return [
+        box(`thread ${each.state}`, thread, {rx: 2.5, fill, cpu, state: each.state}),
+        words({text: cpu, y: base, ...place}, sizes.number, kind, ink),
+        mark ? words({text: mark, x: x + w - edge, y: base, anchor: "end"}, sizes.label, `mark ${kind}`, ink) : nothing,
+    ];
 }
 
-function barTemplate(machine, bar, sizes) {
-    const fill = (segment) => (segment.state ? `url(#state-${segment.state})` : `url(#claim-${segment.claim})`);
-    return svg`<g class="item" data-key=${bar.key} tabindex="-1" role="button" aria-label="${bar.key.split(":")[1] ? `cell ${bar.key.split(":")[1]}, ` : ""}${bar.label.text}: ${bar.words.text}">
-        <rect class="back" x=${bar.area.x} y=${bar.area.y} width=${bar.area.w} height=${bar.area.h}></rect>
-        ${words(bar.label, sizes.label, "words")} ${words(bar.words, sizes.label, "words")}
-        <rect class="bar" x=${bar.x + 0.5} y=${bar.y + 0.5} width=${bar.w - 1} height=${bar.h - 1} rx="2"></rect>
-        ${bar.segments.map((segment) => svg`<rect x=${segment.x} y=${segment.y} width=${segment.w} height=${segment.h} rx="1.5" fill=${fill(segment)} data-claim=${segment.claim ?? nothing} data-state=${segment.state ?? nothing}></rect>`)}
-    </g>`;
+function barTemplate(cell, bar, sizes) {
+    const segments = bar.segments.map((segment) => {
+        const fill = segment.state ? `url(#state-${segment.state})` : `url(#claim-${segment.claim})`;
+        return box("", segment, {rx: 1.5, fill, claim: segment.claim ?? nothing, state: segment.state ?? nothing});
+    });
+    return item(bar.key, `cell ${cell.id}, ${bar.name}`, [
+        box("back", bar.area),
+        words(bar.label, sizes.label, "words"),
+        words(bar.words, sizes.label, "words"),
+        box("bar", bar, {inset: 0.5, rx: 2}),
+        segments,
+    ]);
 }
 
 function deviceTemplate(machine, chip, sizes) {
     const {device, x, y, w, h} = chip;
     const base = y + h / 2 + sizes.label * 0.36;
-    const holders = device.holders.slice(0, 4);
-    const side = sizes.label * 1.9;
-    const names = device.holders
-        .map((index) => `${machine.claims[index].label} ${machine.claims[index].title}`)
-        .join(", ");
+    const holders = device.holders.map((index) => machine.claims[index]);
+    const names = holders.map((claim) => `${claim.label} ${claim.title}`).join(", ");
     const held = names ? `held by ${names}` : device.held ? "held" : "free";
     const shares = device.shares > 1 ? `, ${device.held} of ${count(device.shares, "share")} held` : "";
-    return svg`<g class="item" data-key=${chip.key} data-device=${device.address} tabindex="-1" role="button"
-            aria-label="${device.kind} ${device.address}, ${held}${shares}">
-        <rect class="chip" x=${x + 0.5} y=${y + 0.5} width=${w - 1} height=${h - 1} rx="4"></rect>
-        ${words({text: chip.text, x: x + 7, y: base}, sizes.label)}
-        ${holders.map((index, at) => {
-            const wide = side / holders.length;
-            return svg`<rect x=${x + w - side - 1 + at * wide} y=${y + 1} width=${wide} height=${h - 2} rx="3" fill="url(#claim-${index})"></rect>`;
-        })}
-        ${
-            holders.length === 1 && device.shares === 1
-                ? svg`<text class="mark" x=${x + w - side / 2 - 1} y=${base} font-size=${sizes.label} text-anchor="middle" fill=${machine.claims[holders[0]].paint.ink}>${machine.claims[holders[0]].label}</text>`
-                : chip.mark
-                  ? svg`<text class="words" x=${x + w - (holders.length ? side + 5 : 7)} y=${base} font-size=${sizes.number} text-anchor="end">${chip.mark}</text>`
-                  : nothing
-        }
-    </g>`;
+    const side = holders.length ? sizes.label * 1.9 : 0;
+    const stripes = holders.slice(0, 4).map(({index}, at, {length}) => {
+        const stripe = {x: x + w - side - 1 + (at * side) / length, y: y + 1, w: side / length, h: h - 2};
+        return box("", stripe, {rx: 3, fill: `url(#claim-${index})`});
+    });
+    const mark =
+        holders.length === 1 && device.shares === 1
+            ? words(
+                  {text: holders[0].label, x: x + w - side / 2 - 1, y: base, anchor: "middle"},
+                  sizes.label,
+                  "mark",
+                  holders[0].paint.ink,
+              )
+            : words({text: chip.mark, x: x + w - side - 6, y: base, anchor: "end"}, sizes.number, "words");
+    return item(chip.key, `${device.kind} ${device.address}, ${held}${shares}`, [
+        box("chip", chip, {inset: 0.5, rx: 4}),
+        words({text: chip.text, x: x + 7, y: base}, sizes.label),
+        stripes,
+        mark,
+    ]);
 }
 
-function matrixTemplate(layout) {
-    const {matrix, sizes} = layout;
+function matrixTemplate({matrix, sizes}) {
     return svg`<g role="group" aria-label="Distances between cells">
         ${words(matrix.title, sizes.title, "title")}
         ${matrix.heads.map((head) => words(head, sizes.label, "words"))}
-        ${matrix.boxes.map(
-            (box) => svg`
-            <rect class=${box.own ? "frame own" : "frame"} x=${box.x} y=${box.y} width=${box.w} height=${box.h}></rect>
-            ${words({text: box.text, x: box.x + box.w / 2, y: box.y + box.h - 6, anchor: "middle"}, sizes.label)}`,
-        )}
+        ${matrix.boxes.map((each) => [
+            box(each.own ? "frame own" : "frame", each),
+            words({text: each.text, x: each.x + each.w / 2, y: each.y + each.h - 6, anchor: "middle"}, sizes.label),
+        ])}
     </g>`;
 }
 
-function legendTemplate(machine, item) {
-    const paint = item.state
-        ? {
-              fill: item.state === "withheld" ? "url(#withheld-any)" : `url(#state-${item.state})`,
-              ink: nothing,
-              kind: `i-${item.state === "withheld" ? "free" : item.state}`,
-          }
-        : {fill: `url(#claim-${item.claim})`, ink: machine.claims[item.claim].paint.ink, kind: ""};
-    const base = item.y + item.h / 2 + item.size * 0.36;
-    return svg`<g class="item" data-key=${item.key} tabindex="-1" role="button" aria-label=${legendName(machine, item)}>
-        <rect class="back" x=${item.x} y=${item.y} width=${item.w} height=${item.h}></rect>
-        <rect class="thread ${item.state ?? "held"}" x=${item.x + 0.5} y=${item.y + 1.5} width=${item.swatch - 1} height=${item.h - 3} rx="3" fill=${paint.fill}></rect>
-        <text class="mark ${paint.kind}" x=${item.x + item.swatch / 2} y=${base} font-size=${item.size} text-anchor="middle" fill=${paint.ink}>${item.mark}</text>
-        ${words({text: item.text, x: item.x + item.swatch + 7, y: base}, item.size)}
-    </g>`;
-}
-
-function legendName(machine, item) {
-    if (item.state) {
-        return `state: ${item.text}`;
-    }
-    const claim = machine.claims[item.claim];
-    return claim.anonymous ? `claim: held, ${claim.policy}` : `claim ${claim.label}: ${claim.title}, ${claim.policy}`;
+function legendTemplate(machine, chip) {
+    const {key, state, x, y, w, h, size, swatch, mark, text} = chip;
+    const claim = machine.claims[chip.claim];
+    const fill = claim
+        ? `url(#claim-${chip.claim})`
+        : state === "withheld"
+          ? "url(#withheld-any)"
+          : `url(#state-${state})`;
+    const kind = claim ? "mark" : `mark i-${state === "withheld" ? "free" : state}`;
+    const base = y + h / 2 + size * 0.36;
+    const named = claim?.anonymous
+        ? `held, ${claim.policy}`
+        : claim && `${claim.label} ${claim.title}, ${claim.policy}`;
+    return item(key, claim ? `claim: ${named}` : `state: ${text}`, [
+        box("back", {x, y, w, h}),
+        box(`thread ${state ?? "held"}`, {x, y: y + 1, w: swatch, h: h - 2}, {inset: 0.5, rx: 3, fill}),
+        words(
+            {text: mark, x: x + swatch / 2, y: base, anchor: "middle"},
+            size,
+            kind,
+            claim ? claim.paint.ink : nothing,
+        ),
+        words({text, x: x + swatch + 7, y: base}, size),
+    ]);
 }
 
 /**

@@ -22,7 +22,10 @@ const STYLE = sheet(`
     .tools label { display: flex; gap: 8px; align-items: center; margin: 0; color: var(--quiet); font-weight: 400; }
     .tools select { width: auto; min-height: 30px; padding: 2px 8px; font-size: 13.5px; }
     .view { display: grid; grid-template-columns: minmax(0, 1fr); gap: 20px; align-items: start; }
-    @container (min-width: 980px) { .view { grid-template-columns: minmax(0, 1fr) 280px; } .about { position: sticky; top: 16px; } }
+    @container (min-width: 980px) {
+        .view { grid-template-columns: minmax(0, 1fr) 280px; }
+        .about { position: sticky; top: 16px; }
+    }
     .stage { position: relative; min-width: 0; overflow: hidden; }
     .stage svg { display: block; overflow: visible; }
     .item { cursor: pointer; outline: none; }
@@ -31,8 +34,12 @@ const STYLE = sheet(`
     .ring { fill: none; stroke: ${lightDark(THEME.text)}; stroke-width: 2; }
     .focus { fill: none; stroke: ${lightDark(THEME.accent)}; stroke-width: 3; }
     .link { fill: none; stroke: ${lightDark(THEME.accent)}; stroke-width: 2; stroke-dasharray: 5 3; }
-    .about { background: var(--panel); border: 1px solid var(--line); border-radius: 12px; padding: 16px 18px; min-height: 120px; }
+    .about {
+        padding: 16px 18px; min-height: 120px;
+        background: var(--panel); border: 1px solid var(--line); border-radius: 12px;
+    }
     .about h3 { margin: 0 0 10px; overflow-wrap: anywhere; }
+    .about h4 { margin: 16px 0 8px; font-size: 14px; overflow-wrap: anywhere; }
     .about p { margin: 0; }
     dl { margin: 0; display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 6px 14px; font-size: 14px; }
     dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: anywhere; }
@@ -44,14 +51,19 @@ const STYLE = sheet(`
     td { overflow-wrap: break-word; max-width: 34ch; }
     tbody tr.on { background: var(--accent-tint); }
     .swatch { display: inline-block; flex: none; }
-    button.name { min-height: 26px; padding: 0; border: 0; background: none; color: var(--accent); text-align: left; overflow-wrap: anywhere; justify-content: start; }
+    button.name {
+        min-height: 26px; padding: 0; border: 0; background: none; color: var(--accent); text-align: left;
+        overflow-wrap: anywhere; justify-content: start;
+    }
     button.name:hover:not(:disabled) { text-decoration: underline; background: none; }
     details summary { cursor: pointer; font-weight: 600; margin-top: 28px; }
     details h4 { margin: 18px 0 6px; font-size: 14px; }
     .keys { font-size: 13px; color: var(--quiet); margin: 10px 0 0; }
     @media print {
         :host { color-scheme: light; } .tools, .about, .keys, .over { display: none; } .view { display: block; }
-        * { print-color-adjust: exact; } .stage svg { max-width: 100%; height: auto; } section, tr { break-inside: avoid; }
+        * { print-color-adjust: exact; }
+        .stage svg { max-width: 100%; height: auto; }
+        section, tr { break-inside: avoid; }
     }
 `);
 const MAP_STYLE = sheet(mapStyle());
@@ -217,14 +229,14 @@ export class ZunMachine extends HTMLElement {
             </div>
             <div class="view">
                 <div>
-                    <div class="stage">
-                        <svg class="map" role="application" aria-roledescription="map" aria-label="Map of host ${machine.host}"
-                            aria-describedby="keys" @pointerover=${this.#over} @pointerleave=${this.#leave} @click=${this.#click}
-                            @focusin=${this.#focus} @focusout=${this.#blur} @keydown=${this.#key}></svg>
+                    <div class="stage" @pointerover=${this.#over} @pointerleave=${this.#leave} @click=${this.#click}
+                        @focusin=${this.#focus} @focusout=${this.#blur} @keydown=${this.#key}>
+                        <svg class="map" role="application" aria-roledescription="map"
+                            aria-label="Map of host ${machine.host}" aria-describedby="keys"></svg>
                         <svg class="over" aria-hidden="true"></svg>
                     </div>
-                    <p class="keys" id="keys">Arrow keys go through cells, cores, memory and devices, and claims. Enter keeps
-                        one marked, Escape lets it go.</p>
+                    <p class="keys" id="keys">Arrow keys go through cells, cores, memory and devices, and claims. Enter
+                        keeps one marked, Escape lets it go.</p>
                 </div>
                 <div class="about" role="region" aria-label="Details" aria-live="polite"></div>
             </div>
@@ -235,7 +247,11 @@ export class ZunMachine extends HTMLElement {
         return html`
             <section>
                 <h3 id="claims">Claims</h3>
-                ${machine.claims.length ? this.#claims(machine) : html`<p class="quiet">No container holds anything here.</p>`}
+                ${
+                    machine.claims.length
+                        ? this.#claims(machine)
+                        : html`<p class="quiet">No container holds anything here.</p>`
+                }
             </section>
             <details>
                 <summary>Cells and devices as tables</summary>
@@ -245,15 +261,17 @@ export class ZunMachine extends HTMLElement {
     }
 
     #claims(machine) {
-        const heads = ["CPU policy", "CPUs", "Withheld", "Memory nodes", "Memory", "Devices"];
+        const heads = ["Container", "CPU policy", "CPUs", "Withheld", "Memory nodes", "Memory", "Devices"];
         return html`<div class="wide" tabindex="0" role="region" aria-labelledby="claims"><table>
-            <thead><tr><th scope="col">Container</th>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
+            <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
             <tbody>${machine.claims.map(
                 (claim) => html`
-                <tr data-row=${claim.key} @pointerenter=${() => this.#show(claim.key)} @pointerleave=${() => this.#show(null)}>
-                    <th scope="row"><button class="name" aria-pressed=${this.#pinned === claim.key} @click=${() => this.#pin(claim.key)}
-                        @focus=${() => this.#show(claim.key)} @blur=${() => this.#show(null)}>${swatch(claim)}<span>${claim.title}</span></button></th>
-                    <td>${claim.policy}</td>${listCell(cpuList(claim.cpus))}${listCell(cpuList(claim.withheld))}<td>${claim.mems}</td>
+                <tr data-row=${claim.key} @pointerenter=${() => this.#show(claim.key)} @pointerleave=${this.#leave}>
+                    <th scope="row"><button class="name" aria-pressed=${this.#pinned === claim.key}
+                        @click=${() => this.#pin(claim.key)} @focus=${() => this.#show(claim.key)} @blur=${this.#leave}
+                        >${swatch(claim)}<span>${claim.title}</span></button></th>
+                    <td>${claim.policy}</td>${listCell(cpuList(claim.cpus))}${listCell(cpuList(claim.withheld))}
+                    <td>${claim.mems}</td>
                     <td>${mibText(Object.values(claim.memory).reduce((sum, mib) => sum + mib, 0))}</td>
                     <td>${claim.devices.join(", ")}</td>
                 </tr>`,
@@ -342,6 +360,7 @@ export class ZunMachine extends HTMLElement {
             if (key === null) {
                 return;
             }
+            this.#hovered = null;
             this.#last = levels[1].some((part) => part.key === this.#stop) ? this.#stop : this.#last;
             this.#items.get(key)?.focus();
             this.#items.get(key)?.scrollIntoView?.({block: "nearest", inline: "nearest"});
@@ -385,21 +404,32 @@ export class ZunMachine extends HTMLElement {
         for (const row of this.#root.querySelectorAll("tr[data-row]")) {
             row.classList.toggle("on", claims.includes(row.dataset.row));
         }
-        this.#tell(active?.key ?? null);
+        this.#tell(active?.key ?? null, claims.filter((claim) => claim !== active.key));
     }
 
-    #tell(key) {
+    /** Tell about one thing, and about the claims that it belongs to. */
+    #tell(key, claims) {
         const about = details(this.#machine, key);
+        const holders = claims.map((claim) => details(this.#machine, claim));
         render(
             about
                 ? html`<h3>${about.title}</h3>
-                <dl>${about.rows.map(([term, text]) => html`<dt>${term}</dt><dd>${text}</dd>`)}</dl>
-                ${this.#pinned === key ? html`<button class="small" @click=${() => this.#pin(key)}>Let go</button>` : nothing}`
-                : html`<h3>Details</h3><p class="quiet">Point at a CPU, a bar, a device or a claim to see who holds it. A click
-                keeps it marked.</p>`,
+                ${rowList(about.rows)}
+                ${holders.map(({title, rows}) => html`<h4>${title}</h4>${rowList(rows)}`)}
+                ${
+                    this.#pinned === key
+                        ? html`<button class="small" @click=${() => this.#pin(key)}>Let go</button>`
+                        : nothing
+                }`
+                : html`<h3>Details</h3><p class="quiet">Point at a CPU, a bar, a device or a claim to see who holds it.
+                A click keeps it marked.</p>`,
             this.#root.querySelector(".about"),
         );
     }
+}
+
+function rowList(rows) {
+    return html`<dl>${rows.map(([term, text]) => html`<dt>${term}</dt><dd>${text}</dd>`)}</dl>`;
 }
 
 function outline({x, y, w, h}, by) {
@@ -420,8 +450,10 @@ function linkLines(layout, key) {
 
 function swatch(claim) {
     const {fill, ink} = claim.paint;
-    return html`<svg class="swatch" width="26" height="20" aria-hidden="true"><rect width="26" height="20" rx="3" fill=${fill}></rect>
-        <text x="13" y="14.5" font-size="12" font-weight="700" text-anchor="middle" fill=${ink}>${claim.label}</text></svg>`;
+    return html`<svg class="swatch" width="26" height="20" aria-hidden="true">
+        <rect width="26" height="20" rx="3" fill=${fill}></rect>
+        <text x="13" y="14.5" font-size="12" font-weight="700" text-anchor="middle" fill=${ink}>${claim.label}</text>
+    </svg>`;
 }
 
 /** Return the cell of a table with a list of CPUs: only a long list is broken. */
@@ -432,8 +464,14 @@ function listCell(text) {
 function table(heads, rows) {
     return html`<table>
         <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
-        <tbody>${rows.map(([first, ...rest]) => html`<tr><th scope="row">${first}</th>${rest.map((text) => html`<td>${text}</td>`)}</tr>`)}</tbody>
+        <tbody>${rows.map(([first, ...rest]) => html`
+            <tr><th scope="row">${first}</th>${rest.map((text) => html`<td>${text}</td>`)}</tr>`)}</tbody>
     </table>`;
+}
+
+function titledTable(id, title, heads, rows) {
+    return html`<h4 id=${id}>${title}</h4>
+        <div class="wide" tabindex="0" role="region" aria-labelledby=${id}>${table(heads, rows)}</div>`;
 }
 
 function cellTable(machine) {
@@ -456,7 +494,7 @@ function cellTable(machine) {
             .map(([id, far]) => `${far} to ${id}`)
             .join(", "),
     ]);
-    return html`<h4 id="cells">Cells</h4><div class="wide" tabindex="0" role="region" aria-labelledby="cells">${table(heads, rows)}</div>`;
+    return titledTable("cells", "Cells", heads, rows);
 }
 
 function deviceTable(machine) {
@@ -472,7 +510,7 @@ function deviceTable(machine) {
         device.links.join(", "),
         device.resource_class ?? "",
     ]);
-    return html`<h4 id="devices">Devices</h4><div class="wide" tabindex="0" role="region" aria-labelledby="devices">${table(heads, rows)}</div>`;
+    return titledTable("devices", "Devices", heads, rows);
 }
 
 function foreignTable(machine) {
@@ -480,7 +518,7 @@ function foreignTable(machine) {
         share.cell === null ? "the host" : `cell ${share.cell}`,
         foreignText(share),
     ]);
-    return html`<h4>Other services</h4>${table(["Of", "Amounts"], rows)}`;
+    return titledTable("foreign", "Other services", ["Of", "Amounts"], rows);
 }
 
 customElements.define("zun-machine", ZunMachine);
