@@ -36,8 +36,10 @@ from zun.db import volumes as project_volumes
 table = models.containers
 services = models.services
 
-# Columns of a claim for the scheduler and the map of a host.
+# Columns of a claim for the scheduler, and for the map of a host with those that say who may see whose it is.
 CLAIM_COLUMNS = ("uuid", "name", "host", "cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
+OWNER_COLUMNS = ("project_id", "user_id", "kind")
+MAP_COLUMNS = ("uuid", "name", "cpuset", *OWNER_COLUMNS)
 
 
 # Members of capsules are placed and hold resources with their capsule.
@@ -254,9 +256,9 @@ def in_the_making(hostnames: Collection[str] | None = None) -> dict[str, int]:
     return dict(counts)
 
 
-def claims(hostnames: Collection[str] | None = None) -> list[session.Row]:
-    """Return CLAIM_COLUMNS of the containers that hold resources, on ``hostnames`` or on all hosts."""
-    statement = sa.select(*(table.c[name] for name in CLAIM_COLUMNS)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
+def claims(hostnames: Collection[str] | None = None, columns: Sequence[str] = CLAIM_COLUMNS) -> list[session.Row]:
+    """Return ``columns`` of the containers that hold resources, on ``hostnames`` or on all hosts."""
+    statement = sa.select(*(table.c[name] for name in columns)).where(table.c.cpuset.is_not(None), _BY_ITSELF)
     if hostnames is not None:
         statement = statement.where(table.c.host.in_(hostnames))
     with session.reader() as connection:

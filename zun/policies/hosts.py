@@ -7,7 +7,15 @@ RULES = (
     rule(
         "host:topology",
         ADMIN,
-        "See the cells of a compute host, their CPUs and memory, and the containers of every project that hold them.",
+        "See the cells of a compute host, their CPUs and memory, and which are held by the containers of the user's "
+        "project and which by others.",
+        "GET /v1/hosts/{host}/topology",
+    ),
+    rule(
+        "host:topology:holders",
+        ADMIN,
+        "See which containers of other projects hold the CPUs and memory of a compute host. Without this permission "
+        "the answer does not name them.",
         "GET /v1/hosts/{host}/topology",
     ),
     rule(

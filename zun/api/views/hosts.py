@@ -2,7 +2,7 @@
 """Responses about compute hosts: the inventory, and a map of who holds which CPUs and memory."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 
 from zun.api import microversion
@@ -86,7 +86,11 @@ class Cell(TypedDict):
 
 
 class Claim(TypedDict):
-    container: str
+    """What one container holds. ``container`` is null, and ``name`` and ``devices`` are empty, if the caller may not
+    see who holds it. Below version 1.48 ``container`` is then empty.
+    """
+
+    container: str | None
     name: str
     cpu_policy: str
     cpuset_cpus: str
@@ -241,9 +245,18 @@ def of_traits(row: Mapping[str, Any]) -> Traits:
     return {"host": row["hostname"], "uuid": row["uuid"], "traits": sorted(every), "added": sorted(every - own)}
 
 
-def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], version: Version) -> Topology:
+def _everybody(_row: Mapping[str, Any]) -> bool:
+    return True
+
+
+def topology(
+    node: Mapping[str, Any],
+    claims: Iterable[Mapping[str, Any]],
+    version: Version,
+    named: Callable[[Mapping[str, Any]], bool] = _everybody,
+) -> Topology:
     """Return the map of a host: its cells, the reserved resources, and each claim. CPU sets are kernel lists, memory is
-    MiB.
+    MiB. ``named`` tells of the row of a claim whether the caller may see whose it is.
 
     ``claims`` are the rows of the containers that hold something there. If two rows wrongly hold the same CPU, the map
     shows both, so that the operator can find them. Raises RowUnreadable.
@@ -265,7 +278,7 @@ def topology(node: Mapping[str, Any], claims: Iterable[Mapping[str, Any]], versi
         "reserved": str(host.reserved),
         "isolated": str(host.isolated),
         "shared": str(pool),
-        "claims": [_claim(row, plan, version) for row, plan in plans],
+        "claims": [_claim(row, plan, version, named=named(row)) for row, plan in plans],
     }
     if version >= microversion.DEVICES:
         held = Counter([each.address for _, plan in plans for each in plan.devices])
@@ -338,11 +351,12 @@ def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]])
     }
 
 
-def _claim(row: Mapping[str, Any], plan: Plan, version: Version) -> Claim:
+def _claim(row: Mapping[str, Any], plan: Plan, version: Version, *, named: bool) -> Claim:
     held = row["cpuset"]
+    nobody = None if version >= microversion.MAP else ""
     claim: Claim = {
-        "container": row["uuid"],
-        "name": row["name"],
+        "container": row["uuid"] if named else nobody,
+        "name": row["name"] if named else "",
         "cpu_policy": plan.cpu_policy,
         "cpuset_cpus": held.get("cpuset_cpus", str(plan.cpus)),
         "withheld": str(plan.withheld),
@@ -357,5 +371,5 @@ def _claim(row: Mapping[str, Any], plan: Plan, version: Version) -> Claim:
             for cell, share in plan.cells.items()
             if share.pages
         }
-        claim["devices"] = [device.address for device in plan.devices]
+        claim["devices"] = [device.address for device in plan.devices] if named else []
     return claim

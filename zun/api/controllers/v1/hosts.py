@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/hosts``: the compute hosts, their resources and who holds them, for administrators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zun.api import microversion, paging
@@ -9,17 +9,33 @@ from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.free_amounts import FreeAmounts
 from zun.api.microversion import Version, v1
+from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import hosts as schemas
 from zun.api.views import hosts as views
 from zun.common import zones
+from zun.common.states import Kind
 from zun.db import aggregates as db_aggregates
 from zun.db import compute_nodes as db
 from zun.db import containers as db_containers
 from zun.db.compute_nodes import HostUsage
 
 NOTHING_HELD = HostUsage()
+
+
+def _named(access: Access) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a function that tells of the row of a claim whether the caller may see whose it is: everybody's with the
+    right to that, and otherwise what the caller may see of the own project.
+    """
+    if access.allows("host:topology:holders"):
+        return lambda row: True
+
+    def named(row: Mapping[str, Any]) -> bool:
+        rule = "capsule:get" if row["kind"] == Kind.CAPSULE else "container:get_one"
+        return bool(row["project_id"] == access.context.project_id and access.allows(rule, row))
+
+    return named
 
 
 class Hosts:
@@ -104,7 +120,8 @@ class Hosts:
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")
         row = db.find(call.parameters["host"])
-        return Answer(views.topology(row, db_containers.claims([row["hostname"]]), call.version))
+        claims = db_containers.claims([row["hostname"]], db_containers.MAP_COLUMNS)
+        return Answer(views.topology(row, claims, call.version, _named(call.access)))
 
     def traits(self, call: Call) -> Answer:
         call.access.require("host:traits")

@@ -144,8 +144,8 @@ HOSTS = {"container:explain:host", "placement:dry_run:host", "placement:capacity
 HIDING = {"image:search:host", "container:action:events", "container:action:client_address"}
 # Who may not by it may by another one; in test_commit.
 WIDENING = {"image:delete:committed"}
-# What they show is in test_capsules; nobody is refused for want of them.
-SHOWING = {"capsule:get:host", "capsule:get_all_all_projects"}
+# What they show is in test_capsules and test_holders; nobody is refused for want of them.
+SHOWING = {"capsule:get:host", "capsule:get_all_all_projects", "host:topology:holders"}
 WINDOWS = {
     "container:rename": "1.13",
     "container:add_security_group": "1.14",
