@@ -141,7 +141,6 @@ class Worker:
     def __init__(self, command: list[str], port: int, headers: dict[str, str]) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        self._port = port
         self._headers = headers
         deadline = time.monotonic() + 120
         while True:
@@ -151,6 +150,7 @@ class Worker:
                 self._log.seek(0)
                 raise SystemExit(f"{' '.join(command)} does not listen: {self._log.read()[-2000:].decode()}")
             time.sleep(0.1)
+        self.port = port
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def send(self, method: str, path: str, body: Any = None, roles: str = "member") -> tuple[int, bytes]:

@@ -67,6 +67,7 @@ def build(conf: cfg.ConfigOpts, *, scheduler_api: SchedulerAPI, compute_api: Com
         policy.Policy(policy.enforcer(conf)),
         lambda version: openapi.document(table, policies.list_rules(), version, conf.api.auth_strategy),
         transfers.waits(settings.waiting_requests),
+        auth.identity_headers(conf),
     )
     app = pecan.Pecan(
         controller,
@@ -144,7 +145,7 @@ class Edge:
         added = [("x-openstack-request-id", request_id)]
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            return start_response(status, [*headers, *added], exc_info)
+            return start_response(status, _joined([*headers, *added]), exc_info)
 
         try:
             raw_path = environ.get("PATH_INFO", "")
@@ -162,6 +163,14 @@ class Edge:
             return self._app(environ, start)
         except Exception as exc:
             return errors.answer(exc, environ["REQUEST_METHOD"], start)
+
+
+def _joined(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return ``headers`` with one ``vary`` for all of theirs: some clients and caches read only the first."""
+    varies = [value for name, value in headers if name.lower() == "vary"]
+    if len(varies) < 2:
+        return headers
+    return [*(header for header in headers if header[0].lower() != "vary"), ("vary", ", ".join(reversed(varies)))]
 
 
 def _negotiate(environ: dict[str, Any], added: list[tuple[str, str]]) -> microversion.Version:

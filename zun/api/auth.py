@@ -27,6 +27,12 @@ KEYSTONE_SECONDS = 10  # for one answer, unless [keystone_authtoken] http_connec
 _IDENTITY_HEADERS = ("HTTP_X_USER_ID", "HTTP_X_PROJECT_ID", "HTTP_X_ROLES")
 
 
+def identity_headers(conf: cfg.ConfigOpts) -> str:
+    """Return the headers of a request by which ``[api] auth_strategy`` knows the caller, for ``Vary``."""
+    named = {"noauth": "X-User-Id, X-Project-Id, X-Roles", "http_basic": "Authorization"}
+    return named.get(conf.api.auth_strategy, "X-Auth-Token")
+
+
 def strategy(conf: cfg.ConfigOpts) -> Callable[[WsgiApp], WsgiApp]:
     """Return what puts the middleware of ``[api] auth_strategy`` in front of an application. All its applications share
     the users and the wrong passwords of http_basic.

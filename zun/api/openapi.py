@@ -57,7 +57,7 @@ def document(
         "paths": paths,
         "components": {
             "schemas": shapes.components,
-            "parameters": {"Microversion": _version_header(version)},
+            "parameters": {"Microversion": _version_header(version), "IfNoneMatch": _IF_NONE_MATCH},
             "responses": {
                 f"Error{status}": _response(http.HTTPStatus(status).phrase, unknown if status == 401 else error)
                 for status in sorted(_ERRORS)
@@ -68,6 +68,13 @@ def document(
     }
 
 
+_IF_NONE_MATCH: JsonSchema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "The ETag of an answer that the client has: 304 if the answer would be the same.",
+    "required": False,
+    "schema": {"type": "string"},
+}
 _ALWAYS = frozenset({400, 403, 404, 406, 503})
 _WITH_BODY = frozenset({409, 413, 415})
 _ERRORS = _ALWAYS | _WITH_BODY | {401, 429}
@@ -113,6 +120,8 @@ def _operation(
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in route.names
     ]
+    if route.tagged:
+        parameters.append({"$ref": "#/components/parameters/IfNoneMatch"})
     in_query = [route.query, *([] if takes_body else [route.arguments])]
     parameters += [one for schema in in_query if schema is not None for one in _parameters(schema, version)]
     shown: JsonSchema = {
@@ -174,6 +183,11 @@ def _responses(route: Route, shapes: Shapes, *, secured: bool, takes_body: bool)
     phrase = http.HTTPStatus(route.status).phrase
     empty = route.returns is NOTHING
     success: JsonSchema = {"description": phrase} if empty else _response(phrase, shapes.schema(route.returns))
+    unchanged: JsonSchema = {}
+    if route.tagged:
+        tag = {"ETag": {"required": True, "schema": {"type": "string"}}}
+        success["headers"] = tag
+        unchanged = {"304": {"description": http.HTTPStatus.NOT_MODIFIED.phrase, "headers": tag}}
     if route.status in (201, 202) and takes_body and len(route.names) == 0:
         success["headers"] = {"Location": {"required": True, "schema": {"type": "string", "format": "uri"}}}
     statuses = {*_ALWAYS, *([401] if secured else [])}
@@ -184,7 +198,7 @@ def _responses(route: Route, shapes: Shapes, *, secured: bool, takes_body: bool)
     if route.waits:
         statuses.add(429)
     failures = {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in sorted(statuses)}
-    return {str(route.status): success, **failures}
+    return {str(route.status): success, **unchanged, **failures}
 
 
 def _response(description: str, schema: JsonSchema) -> JsonSchema:

@@ -24,10 +24,14 @@ class Answer:
     """The result of a handler. ``body`` is a JSON value, NOTHING, or the pieces of a JSON text as a tuple or an
     iterator. ``created`` is the uuid of a new item in the route's collection, for the header Location. The route has
     the status.
+
+    ``state`` is what the body depends on besides the request, and ``body`` is then a function that makes the body: it
+    is not called for a client that has the body of this state. The state must be read before the body is made.
     """
 
     body: Any = None
     created: str | None = None
+    state: Any = None
 
 
 NO_CONTENT = Answer(NOTHING)
@@ -50,6 +54,7 @@ class Route:
     json_only: bool = False
     streams: bool = False  # the handler reads the body itself
     waits: bool = False  # a thread waits for the answer of a host or a scheduler
+    tagged: bool = False  # its answers have a state
     query: Schema | None = None
     body: Schema | Mapping[Version, Schema] | None = None
     arguments: Schema | None = None

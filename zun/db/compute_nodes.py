@@ -94,6 +94,24 @@ def find(ident: str) -> session.Row:
     return idents.find(table, ident, [], exceptions.ComputeNodeNotFound(compute_node=ident), name="hostname")
 
 
+#: Columns that tell whether a host is as it was: the generation grows with its inventory and with its claims.
+_REVISION = [table.c[name] for name in ("uuid", "hostname", "generation")]
+
+
+def revision(ident: str) -> session.Row:
+    """Return what ``find`` returns, with ``_REVISION`` only."""
+    missing = exceptions.ComputeNodeNotFound(compute_node=ident)
+    return idents.find(table, ident, [], missing, name="hostname", columns=_REVISION)
+
+
+def page_revisions(**place: Unpack[paging.Place]) -> list[tuple[str, int]]:
+    """Return what is another list whenever ``page`` has other hosts, or their inventory or usage has changed."""
+    missing = exceptions.ComputeNodeNotFound(compute_node=place.get("marker"))
+    with session.reader() as connection:
+        statement = paging.selected(connection, table, [], missing=missing, columns=_REVISION, **place)
+        return [(row.uuid, row.generation) for row in connection.execute(statement)]
+
+
 def deserted(binary: str, before: datetime.datetime) -> list[str]:
     """Return the hosts that have no containers, no service ``binary`` and a node unchanged since ``before``.
 

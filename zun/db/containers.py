@@ -180,6 +180,54 @@ def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> 
     return idents.find(table, ident, visible, exceptions.ContainerNotFound(container=ident))
 
 
+#: Columns that tell whether a row is as it was. A service of the release before does not raise ``revision``, but sets
+#: ``updated_at``.
+REVISION_COLUMNS = ("id", "revision", "updated_at")
+_REVISION = [models.unread(table.c[name]) for name in REVISION_COLUMNS]
+
+
+Revision = tuple[Any, ...]
+
+
+def page_revisions(
+    context: RequestContext,
+    *,
+    filters: Mapping[str, Any] | None = None,
+    all_projects: bool = False,
+    **place: Unpack[paging.Place],
+) -> list[Revision]:
+    """Return what is another list whenever ``page`` with these arguments has other rows, or a row has changed."""
+    with session.reader() as connection:
+        statement = _page(connection, context, filters, all_projects, _REVISION, **place)
+        return list(map(tuple, connection.execute(statement).all()))
+
+
+def claim_revisions(hostname: str) -> list[session.Row]:
+    """Return REVISION_COLUMNS and OWNER_COLUMNS of the containers that hold resources of a host."""
+    statement = sa.select(*_REVISION, *(table.c[name] for name in OWNER_COLUMNS))
+    with session.reader() as connection:
+        return session.rows(connection, statement.where(*_holding_on([hostname])).order_by(table.c.id))
+
+
+def _page(
+    connection: sa.Connection,
+    context: RequestContext,
+    filters: Mapping[str, Any] | None,
+    all_projects: bool,
+    columns: Sequence[sa.ColumnElement[Any]],
+    **place: Unpack[paging.Place],
+) -> sa.Select[Any]:
+    return paging.selected(
+        connection,
+        table,
+        _visible(context, all_projects),
+        filters=[table.c[name] == value for name, value in (filters or {}).items()],
+        missing=exceptions.ContainerNotFound(container=place.get("marker")),
+        columns=columns,
+        **place,
+    )
+
+
 def page(
     context: RequestContext,
     names: Sequence[str],
@@ -195,15 +243,8 @@ def page(
     text like ``2026-01-31 12:00:00``.
     """
     with session.reader() as connection:
-        statement = paging.selected(
-            connection,
-            table,
-            _visible(context, all_projects),
-            filters=[table.c[name] == value for name, value in (filters or {}).items()],
-            missing=exceptions.ContainerNotFound(container=place.get("marker")),
-            columns=[_UNREAD[name] for name in names],
-            **place,
-        )
+        columns = [_UNREAD[name] for name in names]
+        statement = _page(connection, context, filters, all_projects, columns, **place)
         for found in session.columns(connection, statement):
             for name in names:
                 read = _reader(table.c[name].type, name in unread, connection.dialect)

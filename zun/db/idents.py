@@ -7,6 +7,7 @@ projects with the permission of policy. Text that looks like a uuid is a uuid.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_utils import uuidutils
@@ -39,9 +40,13 @@ def find(
     visible: Sequence[sa.ColumnElement[bool]],
     missing: exceptions.ZunError,
     name: str = "name",
+    columns: Sequence[sa.ColumnElement[Any]] = (),
 ) -> session.Row:
-    """Return the one ``visible`` row of ``table`` with the uuid or name ``ident``. Raises the errors of ``only``."""
-    statement = sa.select(table).where(called(table, ident, name), *visible).order_by(table.c.id)
+    """Return the one ``visible`` row of ``table`` with the uuid or name ``ident``. Raises the errors of ``only``.
+
+    The row has all columns, or those of ``columns``, which must have the uuid and the name.
+    """
+    statement = sa.select(*columns or table.c).where(called(table, ident, name), *visible).order_by(table.c.id)
     statement = statement.limit(naming.MOST + 1)  # as many as an error names, and one that shows that there are more
     with session.reader() as connection:
         return only(session.rows(connection, statement), ident, missing)

@@ -6,6 +6,7 @@ import copy
 import datetime
 import functools
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -273,6 +274,8 @@ def _read_engine(value: dict[str, Any]) -> None:
         NAME(each)
 
 
+_RANDOM_BITS = 48  # leaves room to grow in 64 bits, and in the 53 of a JSON number
+
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
 
 containers = sa.Table(
@@ -337,6 +340,16 @@ containers = sa.Table(
     _json("containers.cpuset", info=read_by(Plan.from_dict)),
     sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
     sa.Column("device_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of placement
+    # Grows with each UPDATE of the row, whichever function sends it. Together with the id it is of one content only: it
+    # begins at random, as SQLite gives the id of a deleted row to the next one.
+    sa.Column(
+        "revision",
+        sa.BigInteger,
+        nullable=False,
+        default=lambda: secrets.randbits(_RANDOM_BITS),
+        onupdate=sa.text("revision + 1"),
+        server_default="0",
+    ),
     sa.Index("ix_containers_project_id_name", "project_id", "name"),
     # covers the pages in the order of ids and the sums of quotas, so that no row is read
     sa.Index(

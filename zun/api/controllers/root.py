@@ -15,18 +15,19 @@ from typing import Any
 import orjson
 import pecan
 
-from zun.api import audit, client_address, errors, microversion, request
+from zun.api import audit, client_address, errors, microversion, request, tags
 from zun.api.microversion import Version
 from zun.api.policy import Access, Policy
-from zun.api.routes import NOTHING, Answer, Route, Router
+from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route, Router
 from zun.api.transfers import AtOnce
 from zun.api.views import versions
 from zun.common import exceptions
+from zun.version import release
 
 
 class Root:
     """Answers requests from ``router``'s table. ``describe`` returns the OpenAPI document of a version. ``waits``
-    counts the requests that wait for others.
+    counts the requests that wait for others. ``identity_headers`` are those by which the API knows callers.
     """
 
     def __init__(
@@ -35,10 +36,13 @@ class Root:
         policy: Policy,
         describe: Callable[[Version], Mapping[str, Any]],
         waits: AtOnce,
+        identity_headers: str,
     ) -> None:
         self._router = router
         self._policy = policy
         self._waits = waits
+        self._identity_headers = identity_headers
+        self._release = release()
         self._describe = functools.lru_cache(maxsize=4)(lambda version: (_rendered(describe(version)),))
 
     @pecan.expose()
@@ -93,10 +97,33 @@ class Root:
         finally:
             environ[audit.TARGET] = access.target
         response.status_int = route.status
+        if answer.state is not None:
+            return self._of_state(answer, environ, call, response)
         if answer.created is not None:
             environ[audit.TARGET] = answer.created
             response.headers["Location"] = f"{base_url}/v1/{route.path}/{answer.created}"
         return answer
+
+    def _of_state(self, answer: Answer, environ: Mapping[str, Any], call: request.Call, response: Any) -> Answer:
+        """Return ``answer`` with its body, or with none and status 304 for a client that has the body."""
+        caller = call.context
+        asked = tags.Asked(
+            url=f"{call.base_url}/{'/'.join(environ['zun.path'])}",
+            query=environ.get("QUERY_STRING", ""),
+            version=str(call.version),
+            user=caller.user_id,
+            project=caller.project_id,
+            roles=tuple(sorted(caller.roles)),
+            release=self._release,
+        )
+        tag = tags.tag(asked, answer.state)
+        response.headers["ETag"] = tag
+        response.headers["Cache-Control"] = "private, no-cache"  # a cache asks each time, with the tag
+        response.headers["Vary"] = self._identity_headers
+        if tags.matches(environ.get("HTTP_IF_NONE_MATCH"), tag):
+            response.status_int = 304
+            return NO_CONTENT
+        return Answer(answer.body())
 
     def _waited(self, route: Route, call: request.Call) -> Answer:
         """Return the handler's answer. The request counts among those that wait until the answer has its last byte."""

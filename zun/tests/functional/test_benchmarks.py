@@ -47,6 +47,12 @@ def test_api(tmp_path):
     assert rows
 
 
+def test_open_pages(tmp_path):
+    options = ("--pages", "6", "--seconds", "2", "--change-every", "1", "--hosts", "2", "--on-each", "2")
+    found = run("open_pages", tmp_path / "json", *options)
+    assert found["open_pages"]["statuses"].keys() <= {"200", "304"} and found["share"] > 0
+
+
 def test_costs(tmp_path):
     rows = run("costs", tmp_path / "json", "--step", "400", "--limit", "1e9")
     assert len(rows) > 15 and all(row["status"] != 500 for row in rows)

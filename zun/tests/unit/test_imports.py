@@ -33,7 +33,9 @@ MAY_IMPORT = {
     "image": {"common"},
     "conductor": {"common", "db", "messaging", "objects"},
     "compute": {"common", "messaging", "objects", "container", "image", "network", "placement", "volume", "topology"},
-    "api": {"cinder", "common", "image", "messaging", "neutron", "objects", "db", "topology", "policies", "ui"},
+    "api": {
+        "cinder", "common", "db", "image", "messaging", "neutron", "objects", "policies", "topology", "ui", "version",
+    },
     "console": {"common", "objects", "container"},
     "wsgi": {"cmd", "common", "messaging"},
     "osc": {"topology"},

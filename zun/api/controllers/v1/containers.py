@@ -54,7 +54,7 @@ class Containers:
     def routes(self) -> Sequence[Route]:
         item = "containers/{ident}"
         return (
-            Route("GET", "containers", self.index, query=_LIST, returns=views.Containers),
+            Route("GET", "containers", self.index, query=_LIST, returns=views.Containers, tagged=True),
             Route(
                 "POST",
                 "containers",
@@ -65,7 +65,7 @@ class Containers:
                 returns=views.Container,
                 status=202,
             ),
-            Route("GET", item, self.show, query=all_projects.OF_ONE, returns=views.Container),
+            Route("GET", item, self.show, query=all_projects.OF_ONE, returns=views.Container, tagged=True),
             Route("PATCH", item, self.update, waits=True, arguments=self._update_schema, returns=views.Container),
             Route("DELETE", item, self.delete, query=schemas.DELETE_QUERY, returns=NOTHING, status=204),
             *self._sub_actions.routes(),
@@ -84,11 +84,14 @@ class Containers:
         visible = one_container.visible(call.access)
         uuids: list[str] = []
 
+        names = (*views.COLUMNS, *sorted(visible))
+        filters = _typed(given)
+
         def shown() -> Iterator[list[views.Container]]:
             for found in db.page(
                 call.context,
-                (*views.COLUMNS, *sorted(visible)),
-                filters=_typed(given),
+                names,
+                filters=filters,
                 all_projects=everywhere,
                 unread=views.PASSED_ON,
                 **page.place,
@@ -96,10 +99,12 @@ class Containers:
                 uuids.extend(found["uuid"])
                 yield views.page(found, call.version, now=timeutils.utcnow(), visible=visible)
 
-        carried = {**all_projects.carried(everywhere), **given}
-        return Answer(
-            paging.written("containers", shown(), lambda: page.next_link(call.base_url, NOUN, uuids, carried))
-        )
+        def written() -> tuple[bytes, ...]:
+            carried = {**all_projects.carried(everywhere), **given}
+            return paging.written("containers", shown(), lambda: page.next_link(call.base_url, NOUN, uuids, carried))
+
+        revisions = db.page_revisions(call.context, filters=filters, all_projects=everywhere, **page.place)
+        return Answer(written, state=one_container.state(visible, revisions))
 
     def create(self, call: Call) -> Answer:
         run = schemas.CREATE_QUERY(call.query).get("run", False)
@@ -147,7 +152,9 @@ class Containers:
         everywhere = all_projects.permitted(call, "container:get_one_all_projects")
         row = db.find(call.context, call.parameters["ident"], all_projects=everywhere)
         call.access.require("container:get_one", row)
-        return Answer(one_container.shown(row, call))
+        visible = one_container.visible(call.access, row)
+        state = one_container.state(visible, *(row[name] for name in db.REVISION_COLUMNS))
+        return Answer(lambda: one_container.shown(row, call), state=state)
 
     def update(self, call: Call) -> Answer:
         given = self._update_schema(call.arguments)

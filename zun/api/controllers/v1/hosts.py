@@ -8,7 +8,7 @@ from zun.api import microversion, paging
 from zun.api.controllers.v1 import host_up
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.free_amounts import FreeAmounts
-from zun.api.microversion import Version, v1
+from zun.api.microversion import v1
 from zun.api.policy import Access
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
@@ -22,16 +22,25 @@ from zun.db import containers as db_containers
 from zun.db.compute_nodes import HostUsage
 
 NOTHING_HELD = HostUsage()
+Row = Mapping[str, Any]
 
 
-def _named(access: Access) -> Callable[[Mapping[str, Any]], bool]:
+def _aggregates(call: Call) -> list[dict[str, Any]] | None:
+    """Return the members of aggregates that hosts show from the version ``MAP`` on; None before."""
+    if call.version < microversion.MAP:
+        return None
+    names = ("name", "hosts", "metadata")
+    return [{name: row[name] for name in names} for row in db_aggregates.all_aggregates()]
+
+
+def _named(access: Access) -> Callable[[Row], bool]:
     """Return a function that tells of the row of a claim whether the caller may see whose it is: everybody's with the
     right to that, and otherwise what the caller may see of the own project.
     """
     if access.allows("host:topology:holders"):
         return lambda row: True
 
-    def named(row: Mapping[str, Any]) -> bool:
+    def named(row: Row) -> bool:
         rule = "capsule:get" if row["kind"] == Kind.CAPSULE else "container:get_one"
         return bool(row["project_id"] == access.context.project_id and access.allows(rule, row))
 
@@ -46,10 +55,15 @@ class Hosts:
 
     def routes(self) -> Sequence[Route]:
         return (
-            Route("GET", "hosts", self.index, since=v1(4), query=paging.LISTED, returns=views.Hosts),
-            Route("GET", "hosts/{host}", self.show, since=v1(4), returns=views.Host),
+            Route("GET", "hosts", self.index, since=v1(4), query=paging.LISTED, returns=views.Hosts, tagged=True),
+            Route("GET", "hosts/{host}", self.show, since=v1(4), returns=views.Host, tagged=True),
             Route(
-                "GET", "hosts/{host}/topology", self.topology, since=microversion.PLACEMENT, returns=views.Topology
+                "GET",
+                "hosts/{host}/topology",
+                self.topology,
+                since=microversion.PLACEMENT,
+                returns=views.Topology,
+                tagged=True,
             ),
             Route(
                 "POST",
@@ -75,10 +89,29 @@ class Hosts:
     def index(self, call: Call) -> Answer:
         page = paging.Page.read(call, paging.LISTED, default_key="hostname", max_limit=self._settings.max_limit)
         call.access.require("host:get_all")
-        rows = db.page(**page.place)
+
+        def shown() -> views.Hosts:
+            rows = db.page(**page.place)
+            following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
+            return {"hosts": self._shown(rows, aggregates, call), "next": following}
+
+        aggregates = _aggregates(call)
+        return Answer(shown, state=(db.page_revisions(**page.place), aggregates))
+
+    def show(self, call: Call) -> Answer:
+        call.access.require("host:get")
+        host = db.revision(call.parameters["host"])
+        aggregates = _aggregates(call)
+
+        def shown() -> views.Host:
+            return self._shown([db.find(host["uuid"])], aggregates, call)[0]
+
+        return Answer(shown, state=(host["uuid"], host["generation"], aggregates))
+
+    def _shown(self, rows: Sequence[Row], aggregates: Sequence[Row] | None, call: Call) -> list[views.Host]:
         usage = db.usage([row["hostname"] for row in rows])
-        places = self._places(rows, call.version)
-        shown = [
+        places = {} if aggregates is None else self._places(rows, aggregates)
+        return [
             views.show(
                 row,
                 usage.get(row["hostname"], NOTHING_HELD),
@@ -88,25 +121,10 @@ class Hosts:
             )
             for row in rows
         ]
-        following = page.next_link(call.base_url, views.NOUN, [row["uuid"] for row in rows], {})
-        return Answer({"hosts": shown, "next": following})
 
-    def show(self, call: Call) -> Answer:
-        call.access.require("host:get")
-        row = db.find(call.parameters["host"])
-        usage = db.usage([row["hostname"]]).get(row["hostname"], NOTHING_HELD)
-        place = self._places([row], call.version).get(row["hostname"])
-        return Answer(views.show(row, usage, call.base_url, call.version, place))
-
-    def _places(self, rows: Sequence[Mapping[str, Any]], version: Version) -> dict[str, views.Place]:
-        """Return by host name what a host shows from the version ``MAP`` on; nothing before."""
-        if version < microversion.MAP:
-            return {}
-        amounts, aggregates, default = (
-            self._amounts.of(rows),
-            db_aggregates.all_aggregates(),
-            self._settings.default_availability_zone,
-        )
+    def _places(self, rows: Sequence[Row], aggregates: Sequence[Row]) -> dict[str, views.Place]:
+        """Return by host name what a host shows from the version ``MAP`` on."""
+        amounts, default = self._amounts.of(rows), self._settings.default_availability_zone
         return {
             name: views.Place(
                 zones.zone_of(name, row["availability_zone"], aggregates) or default,
@@ -119,9 +137,19 @@ class Hosts:
 
     def topology(self, call: Call) -> Answer:
         call.access.require("host:topology")
-        row = db.find(call.parameters["host"])
-        claims = db_containers.claims([row["hostname"]], db_containers.MAP_COLUMNS)
-        return Answer(views.topology(row, claims, call.version, _named(call.access)))
+        host = db.revision(call.parameters["host"])
+        name, named = host["hostname"], _named(call.access)
+
+        def shown() -> views.Topology:
+            claims = db_containers.claims([name], db_containers.MAP_COLUMNS)
+            return views.topology(db.find(host["uuid"]), claims, call.version, named)
+
+        # The map shows the containers' names, which are not among what a generation is of.
+        claims = [
+            (*(row[column] for column in db_containers.REVISION_COLUMNS), named(row))
+            for row in db_containers.claim_revisions(name)
+        ]
+        return Answer(shown, state=(host["uuid"], host["generation"], claims))
 
     def traits(self, call: Call) -> Answer:
         call.access.require("host:traits")

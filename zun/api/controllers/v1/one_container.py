@@ -2,12 +2,12 @@
 """Helpers that the calls on one container share."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from oslo_utils import timeutils
 
-from zun.api import microversion, numa
+from zun.api import microversion, numa, tags
 from zun.api.controllers.v1 import host_up
 from zun.api.policy import Access
 from zun.api.request import Call
@@ -78,6 +78,11 @@ def found(call: Call) -> Container:
 def visible(access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
     """Return the restricted fields that the caller may see: of ``row``, or of every row of a list."""
     return frozenset(name for name in views.RESTRICTED if access.allows(f"container:get_one:{name}", row))
+
+
+def state(visible: Collection[str], *revisions: Any) -> Any:
+    """Return the state of an answer about containers of these ``revisions`` whose ``visible`` fields are shown."""
+    return sorted(visible), revisions, tags.minute(timeutils.utcnow_ts())
 
 
 def shown(row: Mapping[str, Any], call: Call, *, fresh: bool = False) -> views.Container:

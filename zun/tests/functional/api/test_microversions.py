@@ -8,6 +8,12 @@ from zun.tests.functional.api.client import Client
 VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "openstack-api-maximum-version", "vary"}
 
 
+def told(reply):
+    """The headers of the version. What else an answer with a tag varies with comes behind."""
+    found = {name: reply.headers[name] for name in VERSION_HEADERS}
+    return {**found, "vary": found["vary"].partition(", ")[0]}
+
+
 @pytest.mark.parametrize(
     ("header", "resolved"),
     [
@@ -31,7 +37,7 @@ VERSION_HEADERS = {"openstack-api-version", "openstack-api-minimum-version", "op
 def test_headers_that_are_understood(api, path, header, resolved):
     reply = api.at(None).get(path, headers={"OpenStack-API-Version": header})
     assert reply.status in (200, 404)
-    assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
+    assert told(reply) == {
         "openstack-api-version": f"container {resolved}",
         "openstack-api-minimum-version": "container 1.1",
         "openstack-api-maximum-version": "container 1.48",
@@ -46,7 +52,7 @@ def test_headers_that_are_understood(api, path, header, resolved):
 def test_the_official_type_is_understood_and_answered(api, path, version, resolved):
     reply = api.at(None).get(path, headers={"OpenStack-API-Version": f"application-container {version}"})
     assert reply.status in (200, 404)
-    assert {name: reply.headers[name] for name in VERSION_HEADERS} == {
+    assert told(reply) == {
         "openstack-api-version": f"application-container {resolved}",
         "openstack-api-minimum-version": "application-container 1.1",
         "openstack-api-maximum-version": "application-container 1.48",

@@ -268,6 +268,7 @@ def test_an_update_says_when_and_touches_nothing_else():
         "task_state": "container_creating",
         "labels": {"c": "d"},
         "updated_at": after["updated_at"],
+        "revision": row["revision"] + 1,
     }
 
 

@@ -9,6 +9,7 @@ from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
+from oslo_utils import timeutils, uuidutils
 
 from zun.common import exceptions
 from zun.db import compute_nodes, containers, images, migration, models, quotas, services, session
@@ -176,7 +177,7 @@ GPUS = {"devices": [{"name": "gpu", "count": 2, "matches": []}]}
 
 def test_many_containers_are_counted_a_few_at_a_time(monkeypatch):
     """Each few in a transaction of their own, and after a failure from there on."""
-    migration.upgrade("0021")
+    migration.upgrade()
     ports = {"80/tcp": {}}
     uuids = [container(exposed_ports=ports, placement=GPUS)["uuid"] for _ in range(5)]
     uuids.append(container()["uuid"])
@@ -211,9 +212,13 @@ def counts(uuids):
 
 def test_a_fill_leaves_what_is_counted():
     migration.upgrade("0021")
-    uuid = container(exposed_ports={"80/tcp": {}})["uuid"]
-    with session.writer() as connection:
-        connection.execute(models.containers.update().values(device_count=3, port_count=0))
+    uuid = uuidutils.generate_uuid()
+    with session.writer() as connection:  # by the table of then
+        then = sa.Table("containers", sa.MetaData(), autoload_with=connection)
+        needed = {column.name: 0 for column in then.c if not column.nullable and not column.server_default}
+        del needed["id"]
+        values = {"uuid": uuid, "created_at": timeutils.utcnow(), "placement": {}, "request": {}, "device_count": 3}
+        connection.execute(then.insert().values({**needed, **values, "exposed_ports": {"80/tcp": {}}}))
     migration.upgrade()
     assert counts([uuid]) == [(0, 3)]
 
