@@ -389,9 +389,10 @@ export class ZunCloud extends HTMLElement {
             tile.style.height = `${h}px`;
             tile.setAttribute("aria-colindex", column + 1);
             const words = amountText(amount, this.#measure, this.#headings);
-            tile.setAttribute("aria-label", `${host.hostname}: ${words}${away ? ", engine away" : ""}`);
+            const text = tileText(amount, this.#measure);
+            tile.setAttribute("aria-label", `${host.hostname} ${text}: ${words}${away ? ", engine away" : ""}`);
             tile.firstChild.textContent = host.hostname;
-            tile.lastChild.textContent = tileText(amount, this.#measure);
+            tile.lastChild.textContent = text;
         });
     }
 
@@ -496,7 +497,7 @@ function newTile() {
     tile.setAttribute("role", "gridcell");
     const name = document.createElement("span");
     name.className = "name";
-    tile.append(name, document.createElement("span"));
+    tile.append(name, " ", document.createElement("span"));
     return tile;
 }
 
