@@ -172,8 +172,9 @@ class Page:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def scheme(self, scheme: str) -> None:
-        """Have the browser prefer ``light`` or ``dark``."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        """Have the browser prefer ``light`` or ``dark``, and nothing that moves."""
+        wanted = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wanted.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def overflow(self) -> int:
@@ -181,7 +182,8 @@ class Page:
         return int(self.script("return document.documentElement.scrollWidth - window.innerWidth"))
 
     def picture(self, name: str) -> pathlib.Path:
-        """Keep a screenshot as NAME.png."""
+        """Keep a screenshot of the top of the page as NAME.png."""
+        self.script("window.scrollTo(0, 0)")
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.png"
         self.driver.save_screenshot(str(path))

@@ -3,7 +3,7 @@
 
 import pathlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -66,8 +66,13 @@ def machines(folder: pathlib.Path) -> Mapping[str, HostTopology]:
 
 
 @contextmanager
-def service(hosts: Mapping[str, HostTopology], **options: Any) -> Iterator[Service]:
-    """Run a service with ``hosts``, in the database of this process. ``options`` are group__option."""
+def service(
+    hosts: Mapping[str, HostTopology], specs: Sequence[str] = DEVICE_SPECS, **options: Any
+) -> Iterator[Service]:
+    """Run a service with ``hosts``, in the database of this process.
+
+    ``specs`` select devices, and ``options`` are group__option.
+    """
     with ExitStack() as stack:
         identity = stack.enter_context(keystone())
         cloud = stack.enter_context(
@@ -78,7 +83,7 @@ def service(hosts: Mapping[str, HostTopology], **options: Any) -> Iterator[Servi
                 compute__audit_interval=0,
                 ui__enabled=True,
                 websocket_proxy__wsproxy_port=_free_port(),
-                devices__device_spec=list(DEVICE_SPECS),
+                devices__device_spec=list(specs),
                 devices__alias=[ALIAS],
                 maximum_cpus=64,
                 quota__cpu=-1,

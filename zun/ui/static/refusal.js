@@ -3,14 +3,15 @@
 
 import {html, nothing} from "./vendor/lit-html.js";
 import {sheet} from "./look.js";
-import {count, mibText} from "./words.js";
+import {LABELS} from "./request.js";
+import {count} from "./words.js";
 
 /** The style of `refusalTemplate`. */
 export const refusalLook = sheet(`
 .changes { list-style: none; margin: 0 0 16px; padding: 0; display: grid; gap: 8px; }
 .changes li { display: flex; flex-wrap: wrap; gap: 8px 12px; align-items: center; justify-content: space-between;
     border: 1px solid var(--line); border-radius: var(--radius); padding: 8px 8px 8px 14px; background: var(--raised); }
-.changes code { overflow-wrap: anywhere; }
+.changes strong { font-weight: 500; overflow-wrap: anywhere; }
 .codes { display: flex; flex-wrap: wrap; gap: 6px 8px; list-style: none; padding: 0; margin: 0 0 16px; }
 .codes li { background: var(--raised); border: 1px solid var(--line); border-radius: 999px; padding: 1px 12px; font-size: 13.5px; }
 .reason-text { overflow-wrap: anywhere; }
@@ -59,17 +60,18 @@ export function codeText(code) {
     return Object.hasOwn(CODES, code) ? CODES[code] : code;
 }
 
-/** Return a change of a request in words. Example: "cpu 4", "numa_nodes 2 without numa_cpus". */
+/** Return a change of a request in words. Example: "CPUs 4", "Number of cells 2, without CPUs of each cell". */
 export function changeText(change) {
     const entries = Object.entries(change);
-    const set = entries.filter(([, value]) => value !== null).map(([name, value]) => `${name} ${valueText(name, value)}`);
-    const left = entries.filter(([, value]) => value === null).map(([name]) => name);
-    return [set.join(", "), left.length ? `without ${left.join(", ")}` : ""].filter(Boolean).join(" ");
+    const label = (name) => LABELS.get(name) ?? name;
+    const set = entries.filter(([, value]) => value !== null).map(([name, value]) => `${label(name)} ${valueText(name, value)}`);
+    const left = entries.filter(([, value]) => value === null).map(([name]) => label(name));
+    return [...set, ...(left.length ? [`without ${left.join(" and ")}`] : [])].join(", ");
 }
 
 function valueText(name, value) {
-    if (name === "memory" && typeof value === "number") {
-        return mibText(value);
+    if (Array.isArray(value) && value.every((each) => typeof each === "number")) {
+        return value.join(" + ");
     }
     return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
@@ -98,9 +100,9 @@ export function refusalTemplate(refusal, use) {
 
 function changeTemplate(change, use) {
     return html`<li>
-        <code>${changeText(change)}</code>
+        <strong>${changeText(change)}</strong>
         ${use
-            ? html`<button type="button" class="small" aria-label="Use ${changeText(change)}" @click=${() => use(change)}>
+            ? html`<button type="button" class="small" aria-label="Use this: ${changeText(change)}" @click=${() => use(change)}>
                   Use this
               </button>`
             : nothing}

@@ -131,6 +131,9 @@ const FIELDS = GROUPS.flatMap(({fields}) => fields);
 /** The names of all fields. */
 export const NAMES = new Set(FIELDS.map(({name}) => name));
 
+/** Name of a field -> its label. */
+export const LABELS = new Map(FIELDS.map(({name, label}) => [name, label]));
+
 /** What the form has at first. */
 export const FIRST = {cpu_policy: "dedicated", cpu: "4", memory: "1024", count: "1"};
 

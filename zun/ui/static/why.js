@@ -26,6 +26,7 @@ details { border-top: 1px solid var(--line); padding-top: 12px; }
 summary { cursor: pointer; font-weight: 600; }
 summary .quiet { font-weight: 400; margin-left: 6px; }
 details[open] summary { margin-bottom: 12px; }
+details + fieldset { margin-top: 6px; }
 .sent { display: flex; flex-wrap: wrap; gap: 10px; padding-top: 6px; }
 .sent .primary { flex: 1 1 160px; }
 .answer { min-width: 0; }

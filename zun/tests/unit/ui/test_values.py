@@ -54,3 +54,8 @@ def test_each_code_of_a_refusal_has_words():
     text = (FOLDER / "refusal.js").read_text()
     codes = set(re.findall(r'^    "([\w-]+)": "', text, re.MULTILINE))
     assert codes == {*RefusalCode, *HostCode}
+
+
+def test_own_files_of_the_page_begin_with_the_licence():
+    texts = {path.name: path.read_text() for path in FOLDER.iterdir() if path.is_file()}
+    assert [name for name, text in texts.items() if "SPDX-License-Identifier: Apache-2.0" not in text[:80]] == []
