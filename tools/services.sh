@@ -15,8 +15,8 @@ What the tests need, for development and CI; all of it if none is named.
   install  install docker.io, iptables, busybox-static, rabbitmq-server, mariadb-server,
            postgresql, docker-registry, apache2-utils, openvswitch-switch, iputils-ping,
            iputils-arping, conntrack and, if no service is named, nginx-light, prometheus
-           (promtool) and systemd (systemd-analyze) from the distribution where missing (root,
-           apt); keystone is a package of the tests' virtual environment; Placement, Glance,
+           (promtool), systemd (systemd-analyze) and chromium with chromium-driver from the
+           distribution where missing (root, apt); keystone is a package of the tests' virtual environment; Placement, Glance,
            Neutron and Cinder share one of their own
   start    start RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron, Cinder and
            a registry that asks for a password on free ports of 127.0.0.1, with data of their own,
@@ -755,8 +755,10 @@ install_all() {
         esac
     done
     # Tests start nginx themselves, with the configuration that is shipped, and check the alert rules with promtool, the
-    # files of etc/systemd, sysusers.d, tmpfiles.d and logrotate.d with systemd and logrotate.
-    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus systemd-analyze=systemd logrotate=logrotate)
+    # files of etc/systemd, sysusers.d, tmpfiles.d and logrotate.d with systemd and logrotate. They open the page in
+    # Chromium.
+    [ $# -lt ${#ALL[@]} ] || tools=(nginx=nginx-light promtool=prometheus systemd-analyze=systemd logrotate=logrotate
+        chromium=chromium chromedriver=chromium-driver)
     need_packages "${rabbit[@]}" "${mysql[@]}" "${postgres[@]}" "${docker[@]}" "${registry[@]}" "${switch[@]}" \
         "${tools[@]}"
     if [[ " $* " =~ " keystone "|" glance "|" neutron "|" cinder " ]] && [ -z "$(keystone_bin)" ]; then

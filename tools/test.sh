@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs functional unit integration)
+STAGES=(lint types docs functional unit browser integration)
 ON_REQUEST=(slow engines devstack)
 
 usage() {
@@ -20,6 +20,8 @@ the tested versions, and runs the stages, all but the last three if none is name
   docs         the documentation builds without a warning
   functional   the API and the programs in one process; no service, four at a time
   unit         rules and values, four at a time; with the databases if a later stage needs services
+  browser      the page in Chromium (of the distribution: root gets it if it is missing), two files at a
+               time; screenshots are kept in .run/screenshots
   integration  real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
@@ -68,6 +70,10 @@ stage_unit() {
 stage_functional() {
     "$VENV/bin/pytest" -p no:cacheprovider -q -n 4 --dist worksteal --durations 10 --durations-min 1 \
         zun/tests/functional
+}
+stage_browser() {
+    ZUN_REQUIRE_BROWSER=1 "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist loadfile --durations 10 \
+        --durations-min 1 zun/tests/browser
 }
 # With ZUN_TEST_BESIDE=1 two processes take files of tests while a third runs the tests of shared services. Those that
 # need the machine for themselves come last.
@@ -158,7 +164,7 @@ limit() {
     case $1 in
         lint) most=60 ;;
         types | docs) most=600 ;;
-        unit | functional) most=1500 ;;
+        unit | functional | browser) most=1500 ;;
         integration | slow | devstack) most=3000 ;;
         engines) most=5000 ;;
     esac
@@ -285,6 +291,8 @@ main() {
         export ZUN_REQUIRE_KEYSTONE=1 ZUN_REQUIRE_PLACEMENT=1 ZUN_REQUIRE_GLANCE=1 ZUN_REQUIRE_REGISTRY=1
         export ZUN_REQUIRE_NEUTRON=1 ZUN_REQUIRE_CINDER=1
         export ZUN_REQUIRE_FOREIGN=1 ZUN_REQUIRE_NGINX=1 ZUN_REQUIRE_PROMTOOL=1 ZUN_REQUIRE_SYSTEMD=1
+    elif [[ " ${stages[*]} " == *" browser "* ]]; then
+        need_packages chromium=chromium chromedriver=chromium-driver
     fi
     export PATH="$VENV/bin:$PATH"
     # Hundreds of processes import the project, and each would compile it anew.

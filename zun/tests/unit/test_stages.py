@@ -15,6 +15,7 @@ ROOT={root} RUN_DIR={root}/.run
 say() {{ echo "$@"; }}
 die() {{ echo "$@"; exit 1; }}
 make_venv() {{ VENV={root}/venv; }}
+need_packages() {{ :; }}
 """
 
 
@@ -64,7 +65,7 @@ def test_a_row_that_does_not_exist_is_an_error(checkout: pathlib.Path) -> None:
     assert (done.returncode, "ZUN_ENGINE_ROWS=buster names no row" in done.stdout) == (1, True), done.stdout
 
 
-@pytest.mark.parametrize("name", ["unit", "functional", "slow"])
+@pytest.mark.parametrize("name", ["unit", "functional", "browser", "slow"])
 def test_a_failed_stage_is_the_exit_status(checkout: pathlib.Path, name: str) -> None:
     (checkout / "venv/bin/pytest").write_text("#!/bin/sh\necho 1 failed; exit 1\n")
     done = stages(checkout, name)
