@@ -4,119 +4,29 @@
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 
 import pytest
-import requests
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import session as ksa_session
 
 from zun.neutron.client import NeutronClient
 from zun.tests.fixtures import wait_for
 from zun.tests.integration import foreign
-from zun.tests.integration.programs import SETTLED, free_port
+from zun.tests.integration.foreign import dashboard
+from zun.tests.integration.foreign.dashboard import Dashboard
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.foreign, pytest.mark.timeout(1500)]
 
-SETTINGS = """
-import os
-ALLOWED_HOSTS = ["127.0.0.1"]
-SECRET_KEY = os.environ.get("HORIZON_SECRET", "none")
-OPENSTACK_KEYSTONE_URL = os.environ.get("HORIZON_KEYSTONE", "none")
-SESSION_ENGINE = "django.contrib.sessions.backends.cache"
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-COMPRESS_OFFLINE = True
-X_FRAME_OPTIONS = "SAMEORIGIN"  # the console of zun-ui is a frame
-"""
 BROWSER = pathlib.Path(foreign.__file__).with_name("browser.py")
-ENVIRONMENT = {**os.environ, "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings", "PYTHONWARNINGS": "ignore"}
-
-
-def prepare(environment):
-    """The settings, the panels of zun-ui, and what browsers load, once for all."""
-    packages = foreign.packages(environment)
-    local = packages / "openstack_dashboard/local"
-    for panel in (packages / "zun_ui/enabled").glob("_[0-9]*.py"):
-        (local / "enabled" / panel.name).write_text(panel.read_text())
-    (local / "local_settings.py").write_text(f"{SETTINGS}STATIC_ROOT = {str(environment / 'static')!r}\n")
-    for words in (["collectstatic", "--noinput"], ["compress", "--force"]):
-        subprocess.run(
-            [environment / "bin/django-admin", *words, "-v", "0"],
-            env=ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            check=True,
-            timeout=600,
-        )
 
 
 @pytest.fixture(scope="module")
 def horizon(tmp_path_factory, keystone, full_cloud):
     """Horizon, running: its URL."""
-    environment, folder = foreign.installed("horizon", prepare), tmp_path_factory.mktemp("horizon")
-    where = f"127.0.0.1:{free_port()}"
-    with (folder / "horizon.log").open("wb") as log:
-        server = subprocess.Popen(
-            [environment / "bin/django-admin", "runserver", "--insecure", "--noreload", where],
-            env={**ENVIRONMENT, "HORIZON_KEYSTONE": keystone.url, "HORIZON_SECRET": os.urandom(20).hex()},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        wait_for(lambda: server.poll() is not None or answers(f"http://{where}/auth/login/"), 120)
-        assert server.poll() is None
-        yield f"http://{where}"
-    finally:
-        server.terminate()
-        server.wait(60)
-        print((folder / "horizon.log").read_text()[-6000:])
-
-
-def answers(url):
-    try:
-        return requests.get(url, timeout=60).ok
-    except requests.ConnectionError:
-        return False
-
-
-class Dashboard:
-    """The session of somebody who logged in, as a browser has it."""
-
-    def __init__(self, url, name):
-        self._url, self._session = url, requests.Session()
-        page = self._session.get(f"{url}/auth/login/", timeout=60).text
-        fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
-        form = {**fields, "username": name, "password": name}
-        answer = self._session.post(f"{url}/auth/login/", form, headers={"Referer": url}, timeout=60)
-        assert "sessionid" in self._session.cookies, answer.text
-
-    def title(self, path):
-        answer = self._session.get(f"{self._url}/{path}", timeout=60)
-        assert answer.status_code == 200, answer.text
-        return re.search(r"<title>\s*(.*?)\s*</title>", answer.text, re.DOTALL)[1]
-
-    def ask(self, method, path, body=None, service="zun"):
-        """Status and content of what zun-ui's own JavaScript asks for."""
-        headers = {
-            "Referer": self._url,
-            "X-CSRFToken": self._session.cookies["csrftoken"],
-            "X-Requested-With": "XMLHttpRequest",
-        }
-        url = f"{self._url}/api/{service}/{path}"
-        answer = self._session.request(method, url, json=body, headers=headers, timeout=120)
-        return answer.status_code, answer.json() if answer.content else None
-
-    def container(self, ident, seconds=120):
-        """The container once nothing works on it any more."""
-
-        def look():
-            status, shown = self.ask("GET", f"containers/{ident}")
-            assert status == 200, shown
-            return shown if shown["status"] in SETTLED and not shown["task_state"] else None
-
-        return wait_for(look, seconds)
+    with dashboard.running(tmp_path_factory.mktemp("horizon"), keystone.url) as url:
+        yield url
 
 
 # What the form of zun-ui sends for a container: each field is text but for the few that are no text fields.
