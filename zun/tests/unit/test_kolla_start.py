@@ -140,7 +140,7 @@ def test_image_has_the_group_of_kollas_logs():
 
 def test_page_names_the_packages_of_the_compute_image():
     installed = re.search(r"install_missing ([a-z0-9 -]+)", stage("zun-compute"))[1].split()
-    told = re.search(r"packages\s+of Debian: (.*?)\.\n", PAGE, re.DOTALL)[1]
+    told = re.search(r"packages\s+of\s+Debian:\s+(.*?)\.\n", PAGE, re.DOTALL)[1]
     assert re.findall(r"``(.*?)``", told) == installed
 
 
