@@ -6,7 +6,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.container.driver import ContainerView
-from zun.container.fake_operations import OnRuntime
+from zun.container.fake.operations import OnRuntime
 
 
 class InMemoryArchives(OnRuntime):

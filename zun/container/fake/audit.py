@@ -15,7 +15,7 @@ from zun.container.driver import (
     ThreadGroup,
     Throttling,
 )
-from zun.container.fake_runtime import RuntimeObject
+from zun.container.fake.runtime import RuntimeObject
 from zun.topology import CpuSet
 from zun.topology.device_request import GivenDevice
 

@@ -40,11 +40,11 @@ from zun.container.driver import (
     RuntimeState,
     Store,
 )
-from zun.container.fake_archives import InMemoryArchives
-from zun.container.fake_audit import PAGE_SIZES, AuditedKernel
-from zun.container.fake_console import InMemoryConsole
-from zun.container.fake_images import InMemoryImages
-from zun.container.fake_runtime import (
+from zun.container.fake.archives import InMemoryArchives
+from zun.container.fake.audit import PAGE_SIZES, AuditedKernel
+from zun.container.fake.console import InMemoryConsole
+from zun.container.fake.images import InMemoryImages
+from zun.container.fake.runtime import (
     KILLED,
     STOP_TIMEOUT,
     TERMINATED,
@@ -53,8 +53,8 @@ from zun.container.fake_runtime import (
     signal_number,
     utcnow,
 )
-from zun.container.fake_terminals import InMemoryTerminals
-from zun.container.fake_volumes import InMemoryVolumes
+from zun.container.fake.terminals import InMemoryTerminals
+from zun.container.fake.volumes import InMemoryVolumes
 from zun.topology import CPUPolicy, CpuSet
 from zun.topology.device_request import GivenDevice
 

@@ -13,7 +13,7 @@ from typing import Any
 from zun.common import exceptions
 from zun.common.image_reference import INTERNAL
 from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
-from zun.container.fake_operations import OnRuntime
+from zun.container.fake.operations import OnRuntime
 
 _UNTAGGED = re.compile(r":[^:/@]+@")
 
@@ -150,6 +150,4 @@ class InMemoryImages(OnRuntime):
     def search_images(self, term: str) -> Sequence[Mapping[str, Any]]:
         with self._operation("search_images", None):
             metadata = {"is_official": False, "star_count": 0}
-            return [
-                {"name": name, "description": "", "metadata": metadata} for name in self.registry if term in name
-            ]
+            return [{"name": name, "description": "", "metadata": metadata} for name in self.registry if term in name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zun.common import exceptions
 from zun.container.driver import ContainerView, HostFacts, Judge
-from zun.container.fake_runtime import InMemoryRuntime, RuntimeObject
+from zun.container.fake.runtime import InMemoryRuntime, RuntimeObject
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from zun.common import exceptions, naming
 from zun.container.driver import ContainerView, Stream
-from zun.container.fake_operations import OnRuntime
-from zun.container.fake_runtime import pretend
+from zun.container.fake.operations import OnRuntime
+from zun.container.fake.runtime import pretend
 
 END_OF_INPUT = b"\x04"
 

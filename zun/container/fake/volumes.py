@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from zun.container.fake_operations import OnRuntime
+from zun.container.fake.operations import OnRuntime
 
 
 class InMemoryVolumes(OnRuntime):

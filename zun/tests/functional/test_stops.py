@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute.reconcile_rules import RESTARTS
-from zun.container import fake
+from zun.container.fake import driver as fake
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects import Container

@@ -96,7 +96,7 @@ def of_shell(file: pathlib.Path) -> Iterator[str]:
 
 
 def places() -> set[str]:
-    python = [file for file in (ROOT / "zun").rglob("*.py") if "tests" not in file.parts and "fake" not in file.stem]
+    python = [file for file in (ROOT / "zun").rglob("*.py") if {"tests", "fake"}.isdisjoint(file.parts)]
     shell = [*(ROOT / "tools").glob("*.sh"), *(ROOT / "devstack/lib").iterdir(), ROOT / "devstack/plugin.sh"]
     return {place for file in (*python, *(ROOT / "tools").glob("*.py")) for place in of_python(file)} | {
         place for file in shell for place in of_shell(file)

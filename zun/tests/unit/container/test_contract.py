@@ -6,7 +6,7 @@ import pytest
 
 from zun.container.driver import ImageFacts
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver
-from zun.container.fake_runtime import InMemoryRuntime
+from zun.container.fake.runtime import InMemoryRuntime
 from zun.tests.unit.container.contract import DriverContract, Rig
 from zun.topology import CpuSet
 

@@ -9,7 +9,7 @@ from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.driver import ContainerView, ImageFacts, KernelView, RegistryAuth
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver, Update
-from zun.container.fake_runtime import pretend, signal_number
+from zun.container.fake.runtime import pretend, signal_number
 from zun.tests.unit.container.contract import listening
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
