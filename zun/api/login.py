@@ -14,7 +14,7 @@ from keystoneauth1 import access as ks_access
 from keystoneauth1 import exceptions as ks_exc
 from keystoneauth1 import loading, plugin
 from keystoneauth1 import session as ks_session
-from keystoneauth1.identity import generic
+from keystoneauth1.identity import v3
 from oslo_config import cfg
 
 from zun.api import basic, errors, limits
@@ -74,21 +74,22 @@ def known(context: RequestContext) -> SignedIn:
 class Keystone:
     """Logs people in at the keystone of group ``[keystone_authtoken]``."""
 
-    def __init__(self, session: ks_session.Session, auth_url: str, tries: basic.Tries | None = None) -> None:
+    def __init__(self, session: ks_session.Session, service: Any) -> None:
+        """``service`` is the plugin of keystoneauth with which the service itself logs in; it knows where keystone is.
+        """
         self._session = session
-        self._auth_url = auth_url
-        self._tries = tries or basic.Tries()
+        self._service = service
+        self._tries = basic.Tries()
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> "Keystone":
         """Raises Misconfigured. The options of keystone's middleware must be registered."""
         options = conf[GROUP]
         try:
-            auth = loading.load_auth_from_conf_options(conf, GROUP)
+            service: Any = loading.load_auth_from_conf_options(conf, GROUP)
         except (ks_exc.AuthPluginException, cfg.Error) as exc:
             raise exceptions.Misconfigured(f"[{GROUP}]: {exc}") from exc
-        auth_url = getattr(auth, "auth_url", None)
-        if not auth_url:
+        if not getattr(service, "auth_url", None):
             raise exceptions.Misconfigured(f"[ui] enabled needs [{GROUP}] auth_url: people log in there.")
         pair = (options.certfile, options.keyfile)
         session = ks_session.Session(
@@ -96,7 +97,7 @@ class Keystone:
             cert=pair if all(pair) else options.certfile,
             timeout=options.http_connect_timeout,
         )
-        return cls(session, auth_url)
+        return cls(session, service)
 
     def sign_in(self, given: Given, address: str) -> SignedIn:
         """Return the answer to a login with ``given``. Raises Invalid, Refused, TooManyTries and Unavailable.
@@ -125,12 +126,13 @@ class Keystone:
             if status >= 500:
                 raise self._unavailable(exc) from exc
             raise Refused(_REFUSED) from exc
-        except ks_exc.ClientException as exc:
+        except (ks_exc.ClientException, LookupError, TypeError, ValueError) as exc:  # also an answer of another form
             raise self._unavailable(exc) from exc
         return _signed_in(held, projects if not held.project_id else [])
 
     def _unavailable(self, exc: Exception) -> exceptions.Unavailable:
-        LOG.error("Nobody can log in, as keystone at %s gives no usable answer: %s", self._auth_url, type(exc).__name__)
+        kind, where = type(exc).__name__, self._service.auth_url
+        LOG.error("Nobody can log in, as keystone at %s gives no usable answer: %s", where, kind)
         return exceptions.Unavailable("Keystone does not answer. Try again; tell the operator if it stays so.")
 
     def _of_password(self, given: Given, scope: Given, address: str) -> ks_access.AccessInfo:
@@ -138,8 +140,13 @@ class Keystone:
         name = f"{user}\0{domain}"
         if wait := self._tries.wait(name, address):
             raise basic.TooManyTries(wait)
-        auth = generic.Password(
-            self._auth_url, username=user, user_domain_name=domain, password=given["password"], **scope
+        auth = v3.Password(
+            self._url(),
+            username=user,
+            user_domain_name=domain,
+            password=given["password"],
+            include_catalog=False,
+            **scope,
         )
         try:
             found = auth.get_access(self._session)
@@ -158,7 +165,9 @@ class Keystone:
         return ks_access.create(resp=response, auth_token=token)
 
     def _rescoped(self, token: str, scope: Given) -> ks_access.AccessInfo:
-        return generic.Token(self._auth_url, token=token, reauthenticate=False, **scope).get_access(self._session)
+        return v3.Token(self._url(), token, include_catalog=False, reauthenticate=False, **scope).get_access(
+            self._session
+        )
 
     def _projects(self, token: str) -> list[Named]:
         """Return the projects in which the owner of ``token`` has a role, by name."""
@@ -171,14 +180,13 @@ class Keystone:
         return sorted(own, key=lambda project: (project["name"], project["id"]))
 
     def _get(self, path: str, token: str, headers: Mapping[str, str] | None = None) -> Any:
-        return self._session.get(
-            path,
-            auth=generic.Token(self._auth_url, token=token),  # finds keystone's URL
-            authenticated=False,
-            headers={"X-Auth-Token": token, **(headers or {})},
-            endpoint_filter={"interface": plugin.AUTH_INTERFACE, "version": (3, 0)},
-            log=False,
-        )
+        given = {"X-Auth-Token": token, **(headers or {})}
+        return self._session.get(f"{self._url()}{path}", authenticated=False, headers=given, log=False)
+
+    def _url(self) -> str:
+        """Return the URL of keystone's API 3. The session remembers what keystone told about its versions."""
+        found = self._service.get_endpoint(self._session, interface=plugin.AUTH_INTERFACE, version=(3, 0))
+        return str(found or self._service.auth_url).rstrip("/")
 
 
 _REFUSED = (

@@ -15,14 +15,21 @@ def _secret(value: Any) -> str:
     return value
 
 
-_SECRET = Field({}, _secret)
+def _token(value: Any) -> str:
+    """Return a token, which is going to be a header."""
+    token = _secret(value)
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ValueError("it has characters that no token has. Copy all of the token, and nothing else.")
+    return token
+
+
 
 LOGIN = Schema(
     {
         "user": scalars.LABEL,
         "user_domain": scalars.LABEL,
-        "password": _SECRET,
-        "token": _SECRET,
+        "password": Field({}, _secret),
+        "token": Field({}, _token),
         "project": scalars.LABEL,
         "project_domain": scalars.LABEL,
         "project_id": scalars.LABEL,

@@ -9,6 +9,7 @@ from zun.api import limits
 from zun.api.microversion import MAX
 from zun.api.pages import content_security_policy
 from zun.common import exceptions
+from zun.tests.browser.keystone import PASSWORD, keystone
 from zun.tests.functional.api.client import Client, basic
 from zun.ui import files
 
@@ -227,3 +228,103 @@ def test_malformed_secret_is_not_quoted(people, field, secret, caplog):
     reply = people.post("/ui/login", {"user": "alice", field: secret})
     assert reply.status == 400 and field in reply.error["detail"]
     assert not any(text in reply.body.decode() + caplog.text for text in ("hunter2", "123456"))
+
+
+# The login at keystone. zun/tests/integration/test_page_login.py has a real one.
+
+
+@pytest.fixture
+def cloud():
+    """A keystone with people."""
+    with keystone() as running:
+        yield running
+
+
+@pytest.fixture
+def behind_keystone(configuration, cloud, tmp_path, pages):
+    """Return a function that builds the page behind the keystone at a URL."""
+
+    def build(url=cloud.url, **options):
+        file = tmp_path / "zun.conf"
+        file.write_text(
+            f"[keystone_authtoken]\nauth_url = {url}\nauth_type = password\nusername = zun\npassword = {PASSWORD}\n"
+            "project_name = service\nuser_domain_id = default\nproject_domain_id = default\nhttp_connect_timeout = 5\n"
+        )
+        configuration([], project="zun-test", default_config_files=[str(file)], default_config_dirs=[])
+        return pages(api__auth_strategy="keystone", **options)
+
+    return build
+
+
+ALICE = {"user": "alice", "password": PASSWORD}
+
+
+@pytest.mark.parametrize(
+    ("given", "project", "choice"),
+    [
+        (ALICE, None, ["demo", "research"]),
+        ({**ALICE, "project": "demo"}, "demo", []),
+        ({**ALICE, "project_id": "research"}, "research", []),
+        ({"user": "bob", "password": PASSWORD}, "others", []),
+    ],
+)
+def test_login_leads_to_the_project_that_is_named_or_the_only_one(behind_keystone, given, project, choice):
+    shown = behind_keystone().post("/ui/login", given).json
+    assert (shown["project"] and shown["project"]["name"], [each["name"] for each in shown["projects"]]) == (
+        project,
+        choice,
+    )
+
+
+def test_token_of_a_login_is_one_of_the_api(behind_keystone):
+    client = behind_keystone()
+    token = client.post("/ui/login", {**ALICE, "project": "demo"}).json["token"]
+    assert client.get("/v1/containers", headers={"X-Auth-Token": token}).status == 200
+    again = client.post("/ui/login", {"token": token}).json
+    assert (again["token"], again["project"]["name"], again["roles"]) == (token, "demo", ["member"])
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "named"),
+    [
+        ({}, 400, "user, password"),
+        ({"user": "alice"}, 400, "user, password"),
+        ({"password": PASSWORD}, 400, "user, password"),
+        ({**ALICE, "token": "a"}, 400, "token"),
+        ({**ALICE, "project": "demo", "project_id": "demo"}, 400, "project"),
+        ({**ALICE, "project": "a\nb"}, 400, "project"),
+        ({**ALICE, "domain": "Default"}, 400, "domain"),
+        ({**ALICE, "password": "wrong"}, 401, "refused"),
+        ({**ALICE, "project": "others"}, 401, "refused"),
+        ({"token": "unknown"}, 401, "refused"),
+        ({"token": "unknown", "project": "demo"}, 401, "refused"),
+        ({"token": "line\nbreak"}, 400, "token"),
+        ({"token": "ä"}, 400, "token"),
+        ({"token": "a b"}, 400, "token"),
+    ],
+)
+def test_login_that_cannot_be(behind_keystone, given, status, named):
+    reply = behind_keystone().post("/ui/login", given)
+    assert reply.status == status and named in reply.error["detail"]
+
+
+def test_login_at_keystone_is_for_the_own_page_too(behind_keystone):
+    client = behind_keystone()
+    assert client.post("/ui/login", ALICE, headers={"Origin": "https://evil.example"}).status == 403
+    assert client.post("/ui/login", ALICE, headers={"Origin": "http://zun.example:9517"}).status == 200
+
+
+def test_wrong_passwords_at_keystone_make_one_user_at_one_address_wait(behind_keystone):
+    client = behind_keystone()
+    for _ in range(limits.WRONG_PASSWORDS):
+        assert client.post("/ui/login", {**ALICE, "password": "wrong"}).status == 401
+    reply = client.post("/ui/login", ALICE)
+    assert (reply.status, reply.headers["retry-after"]) == (429, str(limits.WAIT_SECONDS))
+    assert client.post("/ui/login", {**ALICE, "user": "bob"}).status == 200
+    assert Client(client.application, address="192.0.2.7").post("/ui/login", ALICE).status == 200
+
+
+def test_keystone_that_does_not_answer_is_503(behind_keystone, caplog):
+    reply = behind_keystone("http://127.0.0.1:1/v3").post("/ui/login", ALICE)
+    assert reply.status == 503 and "Keystone does not answer" in reply.error["detail"]
+    assert PASSWORD not in caplog.text
