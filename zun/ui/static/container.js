@@ -30,7 +30,9 @@ dt { color: var(--quiet); }
 dd { margin: 0; overflow-wrap: anywhere; }
 .cpus { display: flex; flex-wrap: wrap; gap: 4px; list-style: none; padding: 0; margin: 0 0 14px; }
 .cpus li { min-width: 34px; padding: 4px 6px; text-align: center; border-radius: 5px; background: var(--accent); color: var(--on-accent);
-    font: 600 13px/1.4 var(--mono); }
+    font: 600 13px/1.4 var(--mono); border: 1px solid var(--accent); }
+.cpus.pool li { background: none; color: var(--ink); border: 1px dashed var(--strong-line); font-weight: 400; }
+p.label { margin-bottom: 6px; font-size: 13px; }
 .section { margin-top: 24px; }
 .section-head { display: flex; flex-wrap: wrap; gap: 8px 12px; align-items: center; margin-bottom: 12px; }
 .section-head h3 { margin: 0 auto 0 0; }
@@ -230,11 +232,7 @@ class ContainerDetail extends HTMLElement {
                     : "It holds no CPUs yet."}</p>`;
         }
         return html`${title}
-            ${cpus
-                ? html`<ul class="cpus" aria-label="CPUs">
-                      ${cpuNumbers(cpus).map((cpu) => html`<li>${cpu}</li>`)}
-                  </ul>`
-                : html`<p class="quiet">It runs on the shared pool of its host.</p>`}
+            ${places(container)}
             ${nodes ? html`<p class="quiet">Memory on node ${nodes}</p>` : nothing}`;
     }
 
@@ -422,6 +420,24 @@ export function requestOf(container) {
     return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== undefined && value !== 0));
 }
 
+/** Return the template of the CPUs that a container runs on: its own ones, and the shared pool. */
+function places({cpu_policy: policy, cpuset_cpus: cpus, cpuset_dedicated: dedicated}) {
+    const all = cpuNumbers(cpus);
+    const own = new Set(policy === "dedicated" ? all : cpuNumbers(dedicated));
+    const groups = [
+        ["Own CPUs", "own", all.filter((cpu) => own.has(cpu))],
+        ["CPUs of the shared pool", "pool", all.filter((cpu) => !own.has(cpu))],
+    ];
+    return groups
+        .filter(([, , numbers]) => numbers.length > 0)
+        .map(
+            ([label, kind, numbers]) => html`<p class="quiet label">${label}</p>
+                <ul class="cpus ${kind}" aria-label=${label}>
+                    ${numbers.map((cpu) => html`<li>${cpu}</li>`)}
+                </ul>`,
+        );
+}
+
 function facts(container) {
     const rows = [
         ["CPUs", cpusText(container)],
@@ -435,7 +451,7 @@ function facts(container) {
         ["Addresses", addresses(container)],
         ["Labels", Object.entries(container.labels ?? {}).map(([name, value]) => `${name}=${value}`).join(", ")],
         ["Hostname", container.hostname],
-        ["Created", container.created_at],
+        ["Created", container.created_at?.replace(/\.\d+/, "")],
         ["UUID", container.uuid],
     ];
     return html`<h3>Request</h3>

@@ -10,6 +10,9 @@ import "./container.js";
 
 const LIMIT = 1000; // containers in the list
 
+/** Status -> the button of a row. */
+const NEXT = {Running: ["stop", "Stop"], Restarting: ["stop", "Stop"], Paused: ["unpause", "Unpause"]};
+
 const own = sheet(`
 .bar { display: flex; flex-wrap: wrap; gap: 12px 16px; align-items: center; margin-bottom: 16px; }
 .bar input[type="search"] { width: 300px; max-width: 100%; flex: 0 1 300px; }
@@ -184,7 +187,7 @@ class Containers extends HTMLElement {
     }
 
     #button(container) {
-        const [action, label] = container.status === "Running" ? ["stop", "Stop"] : ["start", "Start"];
+        const [action, label] = NEXT[container.status] ?? ["start", "Start"];
         return html`<button
             class="small"
             aria-label="${label} ${container.name}"
