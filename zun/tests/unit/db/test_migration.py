@@ -213,12 +213,16 @@ def counts(uuids):
 def test_a_fill_leaves_what_is_counted():
     migration.upgrade("0021")
     uuid = uuidutils.generate_uuid()
-    with session.writer() as connection:  # by the table of then
-        then = sa.Table("containers", sa.MetaData(), autoload_with=connection)
-        needed = {column.name: 0 for column in then.c if not column.nullable and not column.server_default}
-        del needed["id"]
+    with session.writer() as connection:  # with the columns of then
+        names = [each["name"] for each in sa.inspect(connection).get_columns("containers")]
+        columns = [models.containers.c[name] for name in names if name != "id"]
+        then = sa.table("containers", *(sa.column(column.name, column.type) for column in columns))
+        texts = {column.name: "" for column in columns if isinstance(column.type, sa.String)}
+        needed = {column.name: 0 for column in columns if not column.nullable and not column.server_default}
         values = {"uuid": uuid, "created_at": timeutils.utcnow(), "placement": {}, "request": {}, "device_count": 3}
-        connection.execute(then.insert().values({**needed, **values, "exposed_ports": {"80/tcp": {}}}))
+        values |= {"exposed_ports": {"80/tcp": {}}} | dict.fromkeys(("interactive", "tty", "auto_remove"), False)
+        values |= dict.fromkeys(("auto_heal", "privileged"), False)
+        connection.execute(then.insert().values({**needed, **texts, **values}))
     migration.upgrade()
     assert counts([uuid]) == [(0, 3)]
 
