@@ -73,12 +73,13 @@ const STYLE = sheet(`
         .view { grid-template-columns: minmax(0, 1fr) 280px; }
         .about { position: sticky; top: 16px; }
     }
-    .grid { position: relative; overflow-y: auto; max-height: 68vh; border-radius: 8px; contain: strict; }
+    .grid { position: relative; overflow-y: auto; max-height: 68vh; contain: strict; }
     .grid:focus-visible { outline-offset: 3px; }
     .space { position: relative; }
     .row { position: absolute; left: 0; top: 0; display: flex; gap: 4px; contain: layout style; }
     .tile {
-        flex: none; display: flex; flex-direction: column; justify-content: center; overflow: hidden; cursor: pointer;
+        width: var(--wide); height: var(--high);
+        flex: none; display: flex; flex-direction: column; justify-content: center; cursor: pointer;
         border-radius: 5px; padding: 0 6px; font-size: 13px; font-weight: 600; font-variant-numeric: tabular-nums;
         text-align: center; line-height: 1.3;
     }
@@ -89,7 +90,7 @@ const STYLE = sheet(`
     .small .name { display: none; }
     .named .tile { text-align: left; padding: 0 10px; }
     ${HEAT.map(([fill, ink], shade) => `.h${shade} { background: ${pair(fill)}; color: ${pair(ink)}; }`).join("\n")}
-    .h0, .none {
+    .none {
         background-image: repeating-linear-gradient(135deg, transparent 0 4px, light-dark(#dde2e7, #323b45) 4px 5px);
     }
     .none { color: var(--quiet); background-color: var(--panel); border: 1px dashed var(--strong-line); }
@@ -122,6 +123,8 @@ export class ZunCloud extends HTMLElement {
     #read = false;
     #active = 0; // index of the host that the keyboard is on
     #hovered = null; // index below the pointer
+    #marked = null; // tile of the active host
+    #told = null; // host that the panel is about
     #columns = 1;
     #width = 0; // of a tile, in pixels
     #rows = new Map(); // index of a row -> its element
@@ -327,11 +330,10 @@ export class ZunCloud extends HTMLElement {
         grid.style.height = `${Math.max(h + 4, rows * (h + 4))}px`;
         grid.setAttribute("aria-rowcount", rows);
         grid.setAttribute("aria-colcount", this.#columns);
-        for (const [index, row] of this.#rows) {
-            this.#spare.push(row);
-            row.remove();
-            this.#rows.delete(index);
-        }
+        grid.style.setProperty("--wide", `${this.#width}px`);
+        grid.style.setProperty("--high", `${h}px`);
+        this.#spare.push(...this.#rows.values());
+        this.#rows.clear();
         this.#fill();
     }
 
@@ -349,20 +351,18 @@ export class ZunCloud extends HTMLElement {
                 this.#rows.delete(index);
             }
         }
-        for (let index = from; index <= to; index += 1) {
+        for (let index = to; index >= from; index -= 1) {
             if (!this.#rows.has(index)) {
                 const row = this.#spare.pop() ?? newRow();
+                const next = this.#rows.get(index + 1) ?? null; // the document has the rows in their order
                 this.#write(row, index, step);
                 this.#rows.set(index, row);
-                if (!row.isConnected) {
-                    space.append(row);
+                if (!row.isConnected || row.nextSibling !== next) {
+                    space.insertBefore(row, next);
                 }
             }
         }
-        for (const row of this.#spare.splice(4)) {
-            row.remove();
-        }
-        this.#spare.forEach((row) => row.remove());
+        this.#spare.splice(0).forEach((row) => row.remove());
         this.#mark();
     }
 
@@ -370,46 +370,60 @@ export class ZunCloud extends HTMLElement {
         const hosts = this.#shown.slice(index * this.#columns, (index + 1) * this.#columns);
         row.style.transform = `translateY(${index * step}px)`;
         row.setAttribute("aria-rowindex", index + 1);
+        row.index = index;
         while (row.childElementCount > hosts.length) {
             row.lastElementChild.remove();
         }
         while (row.childElementCount < hosts.length) {
-            row.append(newTile());
+            row.append(newTile(row.childElementCount));
         }
-        const {h} = this.#tile;
-        hosts.forEach((host, column) => {
-            const tile = row.children[column];
-            const amount = amountOf(host, this.#measure);
-            const shade = shadeOf(amount);
-            const away = host.engine?.away ? " away" : "";
-            tile.className = `tile ${shade === null ? "none" : `h${shade}`}${away}`;
-            tile.id = `host-${index * this.#columns + column}`;
-            tile.dataset.index = index * this.#columns + column;
-            tile.style.width = `${this.#width}px`;
-            tile.style.height = `${h}px`;
-            tile.setAttribute("aria-colindex", column + 1);
-            const words = amountText(amount, this.#measure, this.#headings);
-            const text = tileText(amount, this.#measure);
-            tile.setAttribute("aria-label", `${host.hostname} ${text}: ${words}${away ? ", engine away" : ""}`);
-            tile.firstChild.textContent = host.hostname;
-            tile.lastChild.textContent = text;
-        });
+        hosts.forEach((host, column) => this.#tell(row.children[column], host));
+    }
+
+    /** Write what is free of a host onto its tile. */
+    #tell(tile, host) {
+        const amount = amountOf(host, this.#measure);
+        const shade = shadeOf(amount);
+        const away = host.engine?.away;
+        const kind = `tile ${shade === null ? "none" : `h${shade}`}${away ? " away" : ""}`;
+        if (tile.className !== kind) {
+            tile.className = kind;
+        }
+        const words = amountText(amount, this.#measure, this.#headings);
+        const text = tileText(amount, this.#measure);
+        tile.setAttribute("aria-label", `${host.hostname} ${text}: ${words}${away ? ", engine away" : ""}`);
+        tile.firstChild.firstChild.data = host.hostname;
+        tile.lastChild.firstChild.data = text;
+    }
+
+    /** Return the index of a tile's host. */
+    #indexOf(tile) {
+        return tile.parentElement.index * this.#columns + Number(tile.getAttribute("aria-colindex")) - 1;
     }
 
     /** Mark the host that the keyboard is on, and tell about it or about the one below the pointer. */
     #mark() {
         const grid = this.#root.querySelector(".grid");
         const focused = this.#root.activeElement === grid;
-        grid.querySelectorAll(".on").forEach((tile) => tile.classList.remove("on"));
-        const tile = grid.querySelector(`#host-${this.#active}`);
-        if (focused && tile) {
+        const row = this.#rows.get(Math.floor(this.#active / this.#columns));
+        const tile = (focused && row?.children[this.#active % this.#columns]) || null;
+        if (tile !== this.#marked) {
+            this.#marked?.classList.remove("on");
+            this.#marked?.removeAttribute("id");
+            this.#marked = tile;
+        }
+        if (tile) {
             tile.classList.add("on");
-            grid.setAttribute("aria-activedescendant", tile.id);
+            tile.id = "active";
+            grid.setAttribute("aria-activedescendant", "active");
         } else {
             grid.removeAttribute("aria-activedescendant");
         }
         const host = this.#shown[this.#hovered ?? (focused ? this.#active : -1)];
-        const about = this.#root.querySelector(".about");
+        if (host === this.#told) {
+            return;
+        }
+        this.#told = host;
         const rows = host ? hostRows(host, this.#headings) : [];
         render(
             host
@@ -417,7 +431,7 @@ export class ZunCloud extends HTMLElement {
                       <dl>${rows.map(([term, text]) => html`<dt>${term}</dt><dd>${text}</dd>`)}</dl>`
                 : html`<h3>Details</h3>
                       <p class="quiet">Point at a host to see what is free. A click opens its map.</p>`,
-            about,
+            this.#root.querySelector(".about"),
         );
     }
 
@@ -428,13 +442,13 @@ export class ZunCloud extends HTMLElement {
 
     #over = (event) => {
         const tile = event.target.closest(".tile");
-        this.#point(tile ? Number(tile.dataset.index) : null);
+        this.#point(tile ? this.#indexOf(tile) : null);
     };
 
     #click = (event) => {
         const tile = event.target.closest(".tile");
         if (tile) {
-            this.#active = Number(tile.dataset.index);
+            this.#active = this.#indexOf(tile);
             this.#open();
         }
     };
@@ -492,12 +506,15 @@ function newRow() {
     return row;
 }
 
-function newTile() {
+function newTile(column) {
     const tile = document.createElement("div");
+    const [name, number] = [document.createElement("span"), document.createElement("span")];
     tile.setAttribute("role", "gridcell");
-    const name = document.createElement("span");
+    tile.setAttribute("aria-colindex", column + 1);
     name.className = "name";
-    tile.append(name, " ", document.createElement("span"));
+    name.append("");
+    number.append("");
+    tile.append(name, " ", number);
     return tile;
 }
 

@@ -7,7 +7,7 @@
  * stand in one box if a socket has several. Of all numbers of columns, the layout takes the one of the least height.
  */
 
-import {freeCores, freeCpus, markOf} from "./machine-model.js";
+import {markOf} from "./machine-model.js";
 import {STATES, count} from "./words.js";
 
 /** The sizes of each density, in pixels. `fonts` are the CPU's number, labels and titles. */
@@ -90,9 +90,10 @@ export function layOut(machine, width, density = densityOf(machine)) {
     for (let across = 1; across <= (boxed ? blocks.length : 1); across += 1) {
         for (let columns = 1; columns <= Math.min(most, 12); columns += 1) {
             const placed = placeBlocks(machine, blocks, {room, across, columns, boxed, sizes});
-            if (placed && (!best || placed.height < best.height)) {
-                best = placed;
+            if (!placed) {
+                break; // more columns are narrower still
             }
+            best = best && best.height <= placed.height ? best : placed;
         }
     }
     const matrix = placeMatrix(machine, best.height + 16, room, sizes);
@@ -262,7 +263,7 @@ function titlesOf(machine, cell, room, sizes, boxed) {
     const title = textWidth(full, sizes.title) <= room * 0.6 ? full : own;
     const size = sizes.label;
     const left = room - textWidth(title, sizes.title) - 16;
-    const choices = special ? [""] : cell.cpus.length ? freeWords(machine, cell) : ["memory only"];
+    const choices = special ? [""] : cell.cpus.length ? freeWords(cell) : ["memory only"];
     const beside = choices.find((words) => textWidth(words, size) <= left);
     const text = beside ?? choices.find((words) => textWidth(words, size) <= room) ?? choices.at(-1);
     const titles = [
@@ -277,11 +278,10 @@ function titlesOf(machine, cell, room, sizes, boxed) {
 }
 
 /** Return what is free of a cell in words, the longest first. */
-function freeWords(machine, cell) {
-    const free = freeCpus(machine, cell).length;
-    const cores = freeCores(machine, cell);
+function freeWords(cell) {
+    const free = cell.free.length;
     return [
-        `${free} of ${count(cell.cpus.length, "CPU")} free, ${count(cores, "whole core")}`,
+        `${free} of ${count(cell.cpus.length, "CPU")} free, ${count(cell.freeCores, "whole core")}`,
         `${free} of ${cell.cpus.length} CPUs free`,
         `${free} of ${cell.cpus.length} free`,
     ];

@@ -35,6 +35,7 @@ export function mapStyle(colour = lightDark) {
         .map { fill: ${colour(THEME.text)}; }
         text {
             font-family: ${FONT}; font-variant-numeric: tabular-nums; pointer-events: none; unicode-bidi: isolate;
+            text-rendering: optimizeSpeed;
         }
         .title { font-weight: 600; }
         .mark { font-weight: 700; }
@@ -69,14 +70,9 @@ export function mapTemplate(machine, layout) {
 }
 
 /** Return a rectangle. A stroke is sharp on a box that is smaller by half a pixel at each side. */
-function box(
-    kind,
-    {x, y, w, h},
-    {inset = 0, rx = 0, fill = nothing, claim = nothing, state = nothing, cpu = nothing} = {},
-) {
+function box(kind, {x, y, w, h}, {inset = 0, rx = 0, fill = nothing, claim = nothing, state = nothing} = {}) {
     return svg`<rect class=${kind} x=${x + inset} y=${y + inset} width=${Math.max(0, w - 2 * inset)}
-        height=${Math.max(0, h - 2 * inset)} rx=${rx} fill=${fill} data-claim=${claim} data-state=${state}
-        data-cpu=${cpu}></rect>`;
+        height=${Math.max(0, h - 2 * inset)} rx=${rx} fill=${fill} data-claim=${claim} data-state=${state}></rect>`;
 }
 
 function words({text, x, y, anchor = "start"}, size, kind = nothing, ink = nothing) {
@@ -154,6 +150,7 @@ function paintOf(machine, {state, claims}) {
         : {fill: `url(#state-${state})`, ink: nothing, kind: `i-${state}`};
 }
 
+/** Return one CPU in one template: a machine has many. */
 function threadTemplate(machine, thread, sizes) {
     const each = machine.cpus.get(thread.cpu);
     const {fill, ink, kind} = paintOf(machine, each);
@@ -161,12 +158,12 @@ function threadTemplate(machine, thread, sizes) {
     const mark = markOf(machine, each);
     const edge = sizes.number * 0.4;
     const base = y + h / 2 + sizes.number * 0.36;
-    const place = mark ? {x: x + edge, anchor: "start"} : {x: x + w / 2, anchor: "middle"};
-    return [
-        box(`thread ${each.state}`, thread, {rx: 2.5, fill, cpu, state: each.state}),
-        words({text: cpu, y: base, ...place}, sizes.number, kind, ink),
-        mark ? words({text: mark, x: x + w - edge, y: base, anchor: "end"}, sizes.label, `mark ${kind}`, ink) : nothing,
-    ];
+    return svg`<rect class="thread ${each.state}" x=${x} y=${y} width=${w} height=${h} rx="2.5" fill=${fill}
+            data-cpu=${cpu} data-state=${each.state}></rect>
+        <text class=${kind} x=${mark ? x + edge : x + w / 2} y=${base} font-size=${sizes.number}
+            text-anchor=${mark ? "start" : "middle"} fill=${ink}>${cpu}</text>
+        <text class="mark ${kind}" x=${x + w - edge} y=${base} font-size=${sizes.label} text-anchor="end"
+            fill=${ink}>${mark}</text>`;
 }
 
 function barTemplate(cell, bar, sizes) {

@@ -22,6 +22,9 @@ const KINDS_OF_CLASS = [
     ["06", "bridge"],
 ];
 
+/** States of a CPU that nobody holds, and that is online and not reserved. */
+const FREE = new Set(["free", "pool", "isolated"]);
+
 /**
  * Read a topology answer. `before`, the machine read last, keeps the label and the colour of each known container.
  *
@@ -44,9 +47,17 @@ export function readMachine(topology, before = null) {
     };
     for (const cell of cells) {
         cell.memory = readMemory(cell, machine);
+        cell.free = cell.cpus.filter((cpu) => FREE.has(machine.cpus.get(cpu).state));
+        cell.freeCores = freeCores(cell);
         cell.sockets = machine.sockets.filter((socket) => cell.cpus.some((cpu) => socket.cpus.includes(cpu)));
     }
     return machine;
+}
+
+/** Return the number of cores of a cell whose threads are all free. */
+function freeCores({groups, free}) {
+    const numbers = new Set(free);
+    return groups.flatMap((group) => group.cores).filter((core) => core.every((cpu) => numbers.has(cpu))).length;
 }
 
 function readClaims(topology, before) {
@@ -283,17 +294,6 @@ export function markOf(machine, each) {
     return {held: labels[0], twice: labels.slice(0, 2).join("!")}[each.state] ?? STATES[each.state].mark;
 }
 
-/** Return the free CPUs of a cell: nobody holds them, and they are online and not reserved. */
-export function freeCpus(machine, cell) {
-    return cell.cpus.filter((cpu) => ["free", "pool", "isolated"].includes(machine.cpus.get(cpu).state));
-}
-
-/** Return the number of cores of a cell with every thread free. */
-export function freeCores(machine, cell) {
-    const free = new Set(freeCpus(machine, cell));
-    return cell.groups.flatMap((group) => group.cores).filter((core) => core.every((cpu) => free.has(cpu))).length;
-}
-
 /** Return what a claim has, in words by heading. */
 export function claimRows(machine, claim) {
     const pages = Object.entries(claim.pages).flatMap(([cell, sizes]) =>
@@ -355,8 +355,8 @@ function cellDetails(machine, cell) {
         rows: [
             ["Socket", cell.sockets.map((socket) => socket.id).join(", ")],
             ["CPUs", cpuList(cell.cpus) || "none: memory only"],
-            ["Free CPUs", cpuList(freeCpus(machine, cell)) || (cell.cpus.length ? "none" : "")],
-            ["Whole cores free", cell.cpus.length ? String(freeCores(machine, cell)) : ""],
+            ["Free CPUs", cpuList(cell.free) || (cell.cpus.length ? "none" : "")],
+            ["Whole cores free", cell.cpus.length ? String(cell.freeCores) : ""],
             [
                 "L3 groups",
                 cell.groups

@@ -11,7 +11,7 @@ import {watch} from "./live.js";
 import {look, sheet} from "./look.js";
 import {boxesOf, claimsOf, densityOf, layOut, levelsOf, step, DENSITIES} from "./machine-layout.js";
 import {mapFile, mapStyle, mapTemplate} from "./machine-map.js";
-import {claimRows, details, foreignText, freeCores, freeCpus, readMachine} from "./machine-model.js";
+import {claimRows, details, foreignText, readMachine} from "./machine-model.js";
 import {THEME, count, cpuList, lightDark, mibText} from "./words.js";
 
 const STYLE = sheet(`
@@ -77,6 +77,7 @@ export class ZunMachine extends HTMLElement {
     #layout = null;
     #density = "";
     #problem = "";
+    #opened = false; // whether the tables of cells and devices are
     #hovered = null;
     #pinned = null;
     #focused = null;
@@ -211,7 +212,7 @@ export class ZunMachine extends HTMLElement {
         if (!machine) {
             return html`${problem} ${this.#problem ? nothing : html`<p role="status">The map is being read.</p>`}`;
         }
-        const free = machine.cells.reduce((sum, cell) => sum + freeCpus(machine, cell).length, 0);
+        const free = machine.cells.reduce((sum, cell) => sum + cell.free.length, 0);
         return html`
             ${problem}
             <div class="head">
@@ -253,10 +254,11 @@ export class ZunMachine extends HTMLElement {
                         : html`<p class="quiet">No container holds anything here.</p>`
                 }
             </section>
-            <details>
+            <details @toggle=${(event) => this.#open(event.target.open)}>
                 <summary>Cells and devices as tables</summary>
-                ${cellTable(machine)} ${machine.devices.length ? deviceTable(machine) : nothing}
-                ${machine.foreign.length ? foreignTable(machine) : nothing}
+                ${this.#opened ? cellTable(machine) : nothing}
+                ${this.#opened && machine.devices.length ? deviceTable(machine) : nothing}
+                ${this.#opened && machine.foreign.length ? foreignTable(machine) : nothing}
             </details>`;
     }
 
@@ -277,6 +279,11 @@ export class ZunMachine extends HTMLElement {
                 </tr>`,
             )}</tbody>
         </table></div>`;
+    }
+
+    #open(opened) {
+        this.#opened = opened;
+        this.#draw();
     }
 
     #choose(density) {
@@ -404,7 +411,10 @@ export class ZunMachine extends HTMLElement {
         for (const row of this.#root.querySelectorAll("tr[data-row]")) {
             row.classList.toggle("on", claims.includes(row.dataset.row));
         }
-        this.#tell(active?.key ?? null, claims.filter((claim) => claim !== active.key));
+        this.#tell(
+            active?.key ?? null,
+            claims.filter((claim) => claim !== active.key),
+        );
     }
 
     /** Tell about one thing, and about the claims that it belongs to. */
@@ -464,8 +474,10 @@ function listCell(text) {
 function table(heads, rows) {
     return html`<table>
         <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
-        <tbody>${rows.map(([first, ...rest]) => html`
-            <tr><th scope="row">${first}</th>${rest.map((text) => html`<td>${text}</td>`)}</tr>`)}</tbody>
+        <tbody>${rows.map(
+            ([first, ...rest]) => html`
+            <tr><th scope="row">${first}</th>${rest.map((text) => html`<td>${text}</td>`)}</tr>`,
+        )}</tbody>
     </table>`;
 }
 
@@ -479,8 +491,8 @@ function cellTable(machine) {
     const rows = machine.cells.map((cell) => [
         cell.id,
         cpuList(cell.cpus),
-        cpuList(freeCpus(machine, cell)),
-        cell.cpus.length ? freeCores(machine, cell) : "",
+        cpuList(cell.free),
+        cell.cpus.length ? cell.freeCores : "",
         cell.groups
             .filter((group) => group.l3)
             .map((group) => group.l3)
