@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""API, scheduler and one host in one process, as zun-allinone has them, on an invented machine.
+"""API, scheduler, one host and its websocket proxy in one process, as zun-allinone has them, on an invented machine.
 
 The host has two cells with four cores of two threads each. Containers and networks are in memory.
 """
 
 import contextlib
 
-from zun.cmd import api, compute, program
+from zun.cmd import api, compute, program, wsproxy
 from zun.compute.service import ComputeService
 from zun.db import migration
 from zun.messaging import rpc
@@ -31,6 +31,9 @@ def main() -> None:
         ):
             service.start(transport)
             running.callback(service.stop)
+        proxy = wsproxy.build(conf, driver)
+        proxy.start()
+        running.callback(proxy.stop)
         server = api.Server(conf, api.build(conf, transport))
         server.start()
         running.callback(server.stop)

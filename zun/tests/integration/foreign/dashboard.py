@@ -27,7 +27,15 @@ SESSION_ENGINE = "django.contrib.sessions.backends.cache"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 COMPRESS_OFFLINE = True
 X_FRAME_OPTIONS = "SAMEORIGIN"  # the console of zun-ui is a frame
+
+def with_policy(get_response):
+    def answer(request):
+        response = get_response(request)
+        response["Content-Security-Policy-Report-Only"] = "default-src 'self'; connect-src 'self' ws:"
+        return response
+    return answer
 """
+SNIPPET = 'MIDDLEWARE = ("local.local_settings.with_policy", *MIDDLEWARE)\n'
 ENVIRONMENT = {**os.environ, "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings", "PYTHONWARNINGS": "ignore"}
 
 
@@ -54,6 +62,8 @@ def installed(folder: pathlib.Path) -> pathlib.Path:
         for panel in (packages / plugin / "enabled").glob("_[0-9]*.py"):
             shutil.copy(panel, local / "enabled")
     (local / "local_settings.py").write_text(f"{SETTINGS}STATIC_ROOT = {str(environment / 'static')!r}\n")
+    (local / "local_settings.d").mkdir(exist_ok=True)
+    (local / "local_settings.d/_10_policy.py").write_text(SNIPPET)
     for words in (["collectstatic", "--noinput", "--clear"], ["compress", "--force"]):
         _run(environment / "bin/django-admin", *words, "-v", "0")
     return environment
