@@ -217,7 +217,7 @@ def try_on(ground: Ground, sdist: pathlib.Path, wheel: pathlib.Path, tests: Sequ
             if row.step("install", install):
                 command = (at / "venv/bin/python", at / "try_package.py")
                 for name in ("programs", "modules", "service"):
-                    row.step(name, lambda name=name, command=command: ground.run(*command, name).strip())
+                    row.step(name, lambda name=name, command=command: ground.run(*command, name).splitlines()[-1])
                 if tests:
                     row.step("unit tests", unit_tests)
         yield row

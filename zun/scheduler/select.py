@@ -188,7 +188,7 @@ def _rejection(
 
 
 def _limits(host: HostState, spec: RequestSpec, filters: Sequence[HostFilter]) -> dict[str, Any] | Rejection:
-    limits: dict[str, Any] = {"generation": host.generation}
+    limits: dict[str, Any] = {}
     for each in filters:
         answer = each.limits(host, spec)
         if isinstance(answer, Refusal):

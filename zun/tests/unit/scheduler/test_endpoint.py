@@ -128,13 +128,13 @@ WAITING = ("Creating", None, None, None)
 
 
 def test_container_goes_to_best_host_with_two_alternates(endpoint, hosts, context):
-    """The host receives the generation and the plan as limits."""
+    """The host receives the plan as limits."""
     container = new_container(context, **DEDICATED, disk=3)
     endpoint.create(context, container=container)
     (handed,) = hosts.handed
     assert (handed.host, handed.uuid, handed.tried) == ("big", container.uuid, {})
     assert handed.cpus == CpuSet("0-1")
-    assert handed.limits.keys() == {"generation", "cpuset"}  # what it has the host knows best itself
+    assert handed.limits.keys() == {"cpuset"}  # what it has the host knows best itself
     assert [each["host"] for each in handed.alternates] == ["mid", "tiny"]
     assert [str(Plan.from_dict(each["limits"]["cpuset"]).cpus) for each in handed.alternates] == ["0-1", "0-1"]
     assert row_of(container) == WAITING  # the host writes the claim

@@ -51,7 +51,7 @@ def test_choice_carries_limits_of_filters_and_an_exact_plan():
     wanted = spec(2, 64, policy="shared")
     (choice,) = selected([state], wanted)
     answer = plan(state.topology, state.usage, wanted.placement)
-    expected = {"generation": 4, "cpu_allocation_ratio": "1/2", "ram_allocation_ratio": "1/4"}
+    expected = {"cpu_allocation_ratio": "1/2", "ram_allocation_ratio": "1/4"}
     assert choice == Choice("h1", {**expected, "cpuset": replace(answer, generation=4).to_dict()})
     assert state.usage.fits(state.topology, Plan.from_dict(choice.limits["cpuset"])) is None
 
