@@ -78,16 +78,18 @@ def service(
         cloud = stack.enter_context(
             Cloud(
                 hosts,
-                api__auth_strategy="keystone",
-                api__port=_free_port(),
-                compute__audit_interval=0,
-                ui__enabled=True,
-                websocket_proxy__wsproxy_port=_free_port(),
-                devices__device_spec=list(specs),
-                devices__alias=[ALIAS],
-                maximum_cpus=64,
-                quota__cpu=-1,
-                **options,
+                **{
+                    "api__auth_strategy": "keystone",
+                    "api__port": _free_port(),
+                    "compute__audit_interval": 0,
+                    "ui__enabled": True,
+                    "websocket_proxy__wsproxy_port": _free_port(),
+                    "devices__device_spec": list(specs),
+                    "devices__alias": [ALIAS],
+                    "maximum_cpus": 64,
+                    "quota__cpu": -1,
+                    **options,
+                },
             )
         )
         stack.enter_context(_asked(identity, cloud.conf))

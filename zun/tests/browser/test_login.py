@@ -39,6 +39,20 @@ def test_a_token_logs_in(page, running):
     page.find("nav a", "Containers")
 
 
+def test_a_user_of_two_projects_chooses_one_and_changes_it(page, running):
+    running.run("alice", name="in-demo")
+    page.type("#user", "alice")
+    page.type("#password", PASSWORD)
+    page.click("button.primary", "Sign in")
+    page.choose("#project_id", "research")
+    page.click("button.primary", "Sign in")
+    page.shows("No containers yet")
+    page.choose("select[aria-label=Project]", "demo")
+    page.find("td.name", "in-demo")
+    page.choose("select[aria-label=Project]", "research")
+    page.gone("td.name", "in-demo")
+
+
 def test_the_login_works_with_the_keyboard_alone(page):
     page.find("#user")
     keys = page.driver.switch_to.active_element.send_keys

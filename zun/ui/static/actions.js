@@ -4,7 +4,15 @@
 import {count} from "./words.js";
 
 /** Status -> how the page shows it. Every other status is work under way. */
-const KINDS = {Running: "good", Created: "idle", Stopped: "idle", Paused: "idle", Error: "bad", Unknown: "bad", Dead: "bad"};
+const KINDS = {
+    Running: "good",
+    Created: "idle",
+    Stopped: "idle",
+    Paused: "idle",
+    Error: "bad",
+    Unknown: "bad",
+    Dead: "bad",
+};
 
 /** The statuses that allow an action, as the API has them. */
 export const ALLOWED = {
@@ -17,7 +25,7 @@ export const ALLOWED = {
     "execute": ["Running"],
     "attach": ["Running"],
     "logs": ["Created", "Error", "Paused", "Restarting", "Running", "Stopped", "Unknown"],
-    "delete_after_stop": ["Created", "Dead", "Deleted", "Error", "Restarting", "Running", "Stopped"]
+    "delete_after_stop": ["Created", "Dead", "Deleted", "Error", "Restarting", "Running", "Stopped"],
 };
 
 /** Buttons of a container, in their order. */
@@ -46,7 +54,13 @@ export function statusText({status, task_state: task}) {
 }
 
 /** Return the CPUs of a container in words. Example: "4 dedicated: 2-5", "0.5 shared". */
-export function cpusText({cpu, cpu_policy: policy, cpuset_cpus: cpus, cpuset_dedicated: own, dedicated_cpus: ownCount}) {
+export function cpusText({
+    cpu,
+    cpu_policy: policy,
+    cpuset_cpus: cpus,
+    cpuset_dedicated: own,
+    dedicated_cpus: ownCount,
+}) {
     const amount = cpu ?? 0;
     if (policy === "dedicated") {
         return `${amount} dedicated${cpus ? `: ${cpus}` : ""}`;
@@ -83,5 +97,8 @@ export function news(before, after) {
 export function fitsFilter(container, text) {
     const {name, image, host, status, uuid} = container;
     const whole = [name, image, host, status, uuid].join("\n").toLowerCase();
-    return text.toLowerCase().split(/\s+/).every((word) => whole.includes(word));
+    return text
+        .toLowerCase()
+        .split(/\s+/)
+        .every((word) => whole.includes(word));
 }

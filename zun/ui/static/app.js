@@ -88,16 +88,20 @@ function navigation() {
 function who({user, project, projects}) {
     return html`<div class="who">
         <span class="name" title="Signed in as ${user.name}">${user.name}</span>
-        ${projects.length > 1
-            ? html`<select aria-label="Project" @change=${changeProject}>
+        ${
+            projects.length > 1
+                ? html`<select aria-label="Project" @change=${changeProject}>
                   ${projects.map(
                       ({id, name}) => html`<option value=${id} .selected=${id === project.id}>${name}</option>`,
                   )}
               </select>`
-            : html`<span class="name quiet" title="Project ${project.name}">${project.name}</span>`}
-        ${state.config.auth_strategy === "noauth"
-            ? nothing
-            : html`<button class="small" @click=${signOut}>Sign out</button>`}
+                : html`<span class="name quiet" title="Project ${project.name}">${project.name}</span>`
+        }
+        ${
+            state.config.auth_strategy === "noauth"
+                ? nothing
+                : html`<button class="small" @click=${signOut}>Sign out</button>`
+        }
     </div>`;
 }
 
@@ -183,7 +187,12 @@ async function enter({headers, ...identity}) {
     Object.assign(state, {identity, expired: false});
     client.identify(headers);
     state.allowed = new Set(["containers", "why"]);
-    if (await client.get(VIEWS.cloud.policy).then(() => true, (error) => error.status !== 403)) {
+    if (
+        await client.get(VIEWS.cloud.policy).then(
+            () => true,
+            (error) => error.status !== 403,
+        )
+    ) {
         state.allowed.add("cloud");
     }
     state.moved = true;

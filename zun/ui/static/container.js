@@ -10,6 +10,7 @@ import {cpuNumbers, mibText} from "./words.js";
 
 const SHELL = "/bin/sh";
 const LINES = 500; // of the log
+const EMPTY = "The log is empty.";
 
 const own = sheet(`
 .head { display: flex; flex-wrap: wrap; gap: 4px 14px; align-items: baseline; margin: 4px 0 16px; }
@@ -22,26 +23,30 @@ button.back { padding: 0; min-height: 24px; margin-bottom: 6px; }
 .tools { display: flex; flex-wrap: wrap; gap: 8px; margin: 0 0 24px; }
 .tools .danger { margin-left: auto; }
 .grid { display: grid; grid-template-columns: minmax(0, 1fr); gap: 20px; }
-@container detail (min-width: 900px) { .grid { grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); align-items: start; } }
+@container detail (min-width: 900px) {
+    .grid { grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); align-items: start; }
+}
 .detail { container: detail / inline-size; }
 .panel h3 { margin: 0 0 12px; }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 6px 20px; margin: 0; font-size: 14px; }
 dt { color: var(--quiet); }
 dd { margin: 0; overflow-wrap: anywhere; }
 .cpus { display: flex; flex-wrap: wrap; gap: 4px; list-style: none; padding: 0; margin: 0 0 14px; }
-.cpus li { min-width: 34px; padding: 4px 6px; text-align: center; border-radius: 5px; background: var(--accent); color: var(--on-accent);
-    font: 600 13px/1.4 var(--mono); border: 1px solid var(--accent); }
+.cpus li { min-width: 34px; padding: 4px 6px; text-align: center; border-radius: 5px;
+    background: var(--accent); color: var(--on-accent); border: 1px solid var(--accent);
+    font: 600 13px/1.4 var(--mono); }
 .cpus.pool li { background: none; color: var(--ink); border: 1px dashed var(--strong-line); font-weight: 400; }
 p.label { margin-bottom: 6px; font-size: 13px; }
 .section { margin-top: 24px; }
 .section-head { display: flex; flex-wrap: wrap; gap: 8px 12px; align-items: center; margin-bottom: 12px; }
 .section-head h3 { margin: 0 auto 0 0; }
 .section-head input { width: 160px; min-height: 30px; padding: 2px 8px; font: 13.5px var(--mono); }
-pre { background: #14181d; color: #e7eaee; padding: 14px 16px; border-radius: var(--radius); margin: 0; overflow: auto; max-height: 420px;
-    font: 13px/1.5 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; }
-iframe { width: 100%; height: 420px; border: 1px solid var(--line); border-radius: var(--radius); background: #14181d; display: block; }
-dialog { border: 1px solid var(--line); border-radius: 12px; padding: 24px; max-width: min(440px, calc(100vw - 32px)); background: var(--raised); color: var(--ink);
-    box-shadow: 0 12px 48px #0006; }
+pre { background: #14181d; color: #e7eaee; padding: 14px 16px; border-radius: var(--radius); margin: 0;
+    overflow: auto; max-height: 420px; font: 13px/1.5 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; }
+iframe { width: 100%; height: 420px; border: 1px solid var(--line); border-radius: var(--radius); background: #14181d;
+    display: block; }
+dialog { border: 1px solid var(--line); border-radius: 12px; padding: 24px; max-width: min(440px, calc(100vw - 32px));
+    background: var(--raised); color: var(--ink); box-shadow: 0 12px 48px #0006; }
 dialog::backdrop { background: #0007; }
 dialog h2 { overflow-wrap: anywhere; }
 dialog .ends { display: flex; justify-content: flex-end; gap: 10px; margin-top: 20px; }
@@ -222,14 +227,14 @@ class ContainerDetail extends HTMLElement {
 
     #place(container) {
         const {host, cpuset_cpus: cpus, cpuset_mems: nodes} = container;
-        const title = host
-            ? html`<h3>Place on ${host}</h3>`
-            : html`<h3>Place</h3>`;
+        const title = host ? html`<h3>Place on ${host}</h3>` : html`<h3>Place</h3>`;
         if (!cpus && !nodes && !host) {
             return html`${title}
-                <p class="quiet">${container.cpu_policy === "shared" || !container.cpu_policy
-                    ? "A shared container runs on the shared pool of its host."
-                    : "It holds no CPUs yet."}</p>`;
+                <p class="quiet">${
+                    container.cpu_policy === "shared" || !container.cpu_policy
+                        ? "A shared container runs on the shared pool of its host."
+                        : "It holds no CPUs yet."
+                }</p>`;
         }
         return html`${title}
             ${places(container)}
@@ -252,11 +257,20 @@ class ContainerDetail extends HTMLElement {
         return html`<section class="section" aria-label="Log">
             <div class="section-head">
                 <h3>Log</h3>
-                <button class="small" aria-expanded=${open} ?disabled=${!open && !allows(container, "logs")} @click=${() => this.#toggleLog()}>
+                <button
+                    class="small"
+                    aria-expanded=${open}
+                    ?disabled=${!open && !allows(container, "logs")}
+                    @click=${() => this.#toggleLog()}
+                >
                     ${open ? "Hide" : "Show"} the log
                 </button>
             </div>
-            ${open ? html`<pre tabindex="0" role="log" aria-label="Last lines of the log">${this.#log || "The log is empty."}</pre>` : nothing}
+            ${
+                open
+                    ? html`<pre tabindex="0" role="log" aria-label="Last lines of the log">${this.#log || EMPTY}</pre>`
+                    : nothing
+            }
         </section>`;
     }
 
@@ -265,28 +279,42 @@ class ContainerDetail extends HTMLElement {
         return html`<section class="section" aria-label="Terminal">
             <div class="section-head">
                 <h3>Terminal</h3>
-                ${open
-                    ? html`<button class="small" @click=${() => this.#close("")}>Close</button>`
-                    : this.#openers(container)}
+                ${
+                    open
+                        ? html`<button class="small" @click=${() => this.#close("")}>Close</button>`
+                        : this.#openers(container)
+                }
             </div>
             ${this.#ended ? html`<p class="quiet" role="status">${this.#ended}</p>` : nothing}
-            ${open
-                ? html`<iframe
+            ${
+                open
+                    ? html`<iframe
                       title="Terminal in ${container.name}"
                       src=${new URL("terminal.html", import.meta.url).href}
                       @load=${(event) => this.#connect(event.target)}
                   ></iframe>`
-                : nothing}
+                    : nothing
+            }
         </section>`;
     }
 
     #openers(container) {
         return html`
-            ${container.interactive
-                ? html`<button class="small" ?disabled=${!allows(container, "attach")} @click=${() => this.#attach()}>Attach</button>`
-                : nothing}
+            ${
+                container.interactive
+                    ? html`<button
+                          class="small"
+                          ?disabled=${!allows(container, "attach")}
+                          @click=${() => this.#attach()}
+                      >
+                          Attach
+                      </button>`
+                    : nothing
+            }
             <input aria-label="Command" value=${SHELL} spellcheck="false" autocapitalize="none">
-            <button class="small" ?disabled=${!allows(container, "execute")} @click=${() => this.#execute()}>Run</button>
+            <button class="small" ?disabled=${!allows(container, "execute")} @click=${() => this.#execute()}>
+                Run
+            </button>
         `;
     }
 
@@ -300,7 +328,9 @@ class ContainerDetail extends HTMLElement {
             </p>
             <div class="ends">
                 <button @click=${() => this.#root.querySelector("dialog").close()}>Cancel</button>
-                <button class="danger" @click=${() => this.#delete(stops)}>${stops ? "Stop and delete" : "Delete"}</button>
+                <button class="danger" @click=${() => this.#delete(stops)}>
+                    ${stops ? "Stop and delete" : "Delete"}
+                </button>
             </div>
         </dialog>`;
     }
@@ -407,9 +437,26 @@ class ContainerDetail extends HTMLElement {
 
 /** Members of a container that a request has as well. */
 const ASKED = [
-    "image", "command", "cpu_policy", "cpu", "dedicated_cpus", "disk", "cpu_thread_policy", "cpu_isolation", "numa_nodes",
-    "numa_affinity", "numa_cpus", "numa_mem", "numa_mempolicy", "mem_page_size", "required_traits", "forbidden_traits",
-    "any_traits", "member_of", "device_numa_policy", "device_same",
+    "image",
+    "command",
+    "cpu_policy",
+    "cpu",
+    "dedicated_cpus",
+    "disk",
+    "cpu_thread_policy",
+    "cpu_isolation",
+    "numa_nodes",
+    "numa_affinity",
+    "numa_cpus",
+    "numa_mem",
+    "numa_mempolicy",
+    "mem_page_size",
+    "required_traits",
+    "forbidden_traits",
+    "any_traits",
+    "member_of",
+    "device_numa_policy",
+    "device_same",
 ];
 
 /** Return the request that would make a container like this one. */
@@ -449,7 +496,12 @@ function facts(container) {
         ["Image", container.image],
         ["Command", container.command?.join(" ")],
         ["Addresses", addresses(container)],
-        ["Labels", Object.entries(container.labels ?? {}).map(([name, value]) => `${name}=${value}`).join(", ")],
+        [
+            "Labels",
+            Object.entries(container.labels ?? {})
+                .map(([name, value]) => `${name}=${value}`)
+                .join(", "),
+        ],
         ["Hostname", container.hostname],
         ["Created", container.created_at?.replace(/\.\d+/, "")],
         ["UUID", container.uuid],
@@ -463,7 +515,11 @@ function facts(container) {
 }
 
 function addresses({addresses: networks}) {
-    return Object.values(networks ?? {}).flat().map(({addr}) => addr).filter(Boolean).join(", ");
+    return Object.values(networks ?? {})
+        .flat()
+        .map(({addr}) => addr)
+        .filter(Boolean)
+        .join(", ");
 }
 
 customElements.define("zun-container", ContainerDetail);

@@ -19,7 +19,8 @@ const own = sheet(`
 .bar .quiet { margin-left: auto; }
 td { font-variant-numeric: tabular-nums; }
 td.name { min-width: 120px; overflow-wrap: anywhere; }
-td.name button { padding: 0; border-width: 0; min-height: 24px; font-weight: 600; text-align: left; overflow-wrap: anywhere; justify-content: start; }
+td.name button { padding: 0; border-width: 0; min-height: 24px; font-weight: 600; text-align: left;
+    overflow-wrap: anywhere; justify-content: start; }
 td.name button:hover { text-decoration: underline; background: none; border-color: transparent; }
 td.act { text-align: right; padding-right: 0; white-space: nowrap; }
 th.act { text-align: right; padding-right: 0; }

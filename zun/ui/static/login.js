@@ -83,12 +83,19 @@ class Login extends HTMLElement {
         const keystone = this.config.auth_strategy === "keystone";
         const domain = this.config.default_domain;
         return html`
-            ${this.#byToken
-                ? field("token", "Token", {type: "password", required: true})
-                : html`${field("user", "User", {required: true, autocomplete: "username"})}
-                  ${field("password", "Password", {type: "password", required: true, autocomplete: "current-password"})}`}
-            ${keystone
-                ? html`${field("project", "Project", {hint: "Leave it empty to choose from your projects."})}
+            ${
+                this.#byToken
+                    ? field("token", "Token", {type: "password", required: true})
+                    : html`${field("user", "User", {required: true, autocomplete: "username"})}
+                  ${field("password", "Password", {
+                      type: "password",
+                      required: true,
+                      autocomplete: "current-password",
+                  })}`
+            }
+            ${
+                keystone
+                    ? html`${field("project", "Project", {hint: "Leave it empty to choose from your projects."})}
                       <details>
                           <summary>Domains</summary>
                           <div class="pair">
@@ -96,7 +103,8 @@ class Login extends HTMLElement {
                               ${field("project_domain", "Project's", {value: domain})}
                           </div>
                       </details>`
-                : nothing}
+                    : nothing
+            }
         `;
     }
 

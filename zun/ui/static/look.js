@@ -51,7 +51,8 @@ code, .mono { font-family: var(--mono); font-size: 0.92em; }
 button, .button {
     display: inline-flex; align-items: center; justify-content: center; gap: 6px;
     min-height: 36px; padding: 0 14px; border: 1px solid var(--strong-line); border-radius: var(--radius);
-    background: var(--raised); color: var(--ink); font: inherit; font-weight: 500; cursor: pointer; text-decoration: none;
+    background: var(--raised); color: var(--ink); font: inherit; font-weight: 500; cursor: pointer;
+    text-decoration: none;
 }
 button:hover:not(:disabled), .button:hover { background: var(--accent-tint); border-color: var(--accent); }
 button:disabled { color: var(--quiet); border-color: var(--line); cursor: default; }
@@ -65,7 +66,8 @@ button.plain { border-color: transparent; background: none; color: var(--accent)
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 label { display: block; font-weight: 500; font-size: 14px; margin-bottom: 4px; }
 input, select, textarea {
-    width: 100%; min-height: 38px; padding: 6px 10px; border: 1px solid var(--strong-line); border-radius: var(--radius);
+    width: 100%; min-height: 38px; padding: 6px 10px;
+    border: 1px solid var(--strong-line); border-radius: var(--radius);
     background: var(--raised); color: var(--ink); font: inherit;
 }
 input[type="checkbox"], input[type="radio"] { width: auto; min-height: 0; accent-color: var(--accent); }

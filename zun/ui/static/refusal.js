@@ -3,7 +3,7 @@
 
 import {html, nothing} from "./vendor/lit-html.js";
 import {sheet} from "./look.js";
-import {LABELS} from "./request.js";
+import {LABELS, valuesOf} from "./request.js";
 import {count} from "./words.js";
 
 /** The style of `refusalTemplate`. */
@@ -13,7 +13,8 @@ export const refusalLook = sheet(`
     border: 1px solid var(--line); border-radius: var(--radius); padding: 8px 8px 8px 14px; background: var(--raised); }
 .changes strong { font-weight: 500; overflow-wrap: anywhere; }
 .codes { display: flex; flex-wrap: wrap; gap: 6px 8px; list-style: none; padding: 0; margin: 0 0 16px; }
-.codes li { background: var(--raised); border: 1px solid var(--line); border-radius: 999px; padding: 1px 12px; font-size: 13.5px; }
+.codes li { background: var(--raised); border: 1px solid var(--line); border-radius: 999px; padding: 1px 12px;
+    font-size: 13.5px; }
 .reason-text { overflow-wrap: anywhere; }
 `);
 
@@ -62,18 +63,14 @@ export function codeText(code) {
 
 /** Return a change of a request in words. Example: "CPUs 4", "Number of cells 2, without CPUs of each cell". */
 export function changeText(change) {
-    const entries = Object.entries(change);
+    const typed = valuesOf(change);
     const label = (name) => LABELS.get(name) ?? name;
-    const set = entries.filter(([, value]) => value !== null).map(([name, value]) => `${label(name)} ${valueText(name, value)}`);
-    const left = entries.filter(([, value]) => value === null).map(([name]) => label(name));
+    const names = Object.keys(change);
+    const set = names
+        .filter((name) => change[name] !== null)
+        .map((name) => `${label(name)} ${typed[name] ?? change[name]}`);
+    const left = names.filter((name) => change[name] === null).map(label);
     return [...set, ...(left.length ? [`without ${left.join(" and ")}`] : [])].join(", ");
-}
-
-function valueText(name, value) {
-    if (Array.isArray(value) && value.every((each) => typeof each === "number")) {
-        return value.join(" + ");
-    }
-    return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /**
@@ -84,27 +81,38 @@ export function refusalTemplate(refusal, use) {
     const codes = Object.entries(refusal.codes ?? {});
     return html`
         <p class="reason-text">${refusal.reason}</p>
-        ${codes.length
-            ? html`<ul class="codes" aria-label="Hosts by reason">
-                  ${codes.map(([code, number]) => html`<li>${count(number, "host")}: ${codeText(code)}</li>`)}
-              </ul>`
-            : nothing}
-        ${refusal.changes?.length
-            ? html`<h3>It would fit with</h3>
-                  <ul class="changes">
-                      ${refusal.changes.map(({change}) => changeTemplate(change, use))}
+        ${
+            codes.length
+                ? html`<ul class="codes" aria-label="Hosts by reason">
+                      ${codes.map(([code, number]) => html`<li>${count(number, "host")}: ${codeText(code)}</li>`)}
                   </ul>`
-            : nothing}
+                : nothing
+        }
+        ${
+            refusal.changes?.length
+                ? html`<h3>It would fit with</h3>
+                      <ul class="changes">
+                          ${refusal.changes.map(({change}) => changeTemplate(change, use))}
+                      </ul>`
+                : nothing
+        }
     `;
 }
 
 function changeTemplate(change, use) {
     return html`<li>
         <strong>${changeText(change)}</strong>
-        ${use
-            ? html`<button type="button" class="small" aria-label="Use this: ${changeText(change)}" @click=${() => use(change)}>
-                  Use this
-              </button>`
-            : nothing}
+        ${
+            use
+                ? html`<button
+                      type="button"
+                      class="small"
+                      aria-label="Use this: ${changeText(change)}"
+                      @click=${() => use(change)}
+                  >
+                      Use this
+                  </button>`
+                : nothing
+        }
     </li>`;
 }

@@ -26,11 +26,21 @@ const alternatives = {
 };
 const command = {
     parse: (given) => [...given.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, one, two, bare]) => one ?? two ?? bare),
-    show: (value) => value.map((word) => (/\s|^$/.test(word) ? (word.includes('"') ? `'${word}'` : `"${word}"`) : word)).join(" "),
+    show: (value) =>
+        value.map((word) => (/\s|^$/.test(word) ? (word.includes('"') ? `'${word}'` : `"${word}"`) : word)).join(" "),
 };
 const pairs = {
-    parse: (given) => Object.fromEntries(given.split(/\s+/).filter(Boolean).map((each) => halves(each, "="))),
-    show: (value) => Object.entries(value).map(([name, each]) => `${name}=${each}`).join(" "),
+    parse: (given) =>
+        Object.fromEntries(
+            given
+                .split(/\s+/)
+                .filter(Boolean)
+                .map((each) => halves(each, "=")),
+        ),
+    show: (value) =>
+        Object.entries(value)
+            .map(([name, each]) => `${name}=${each}`)
+            .join(" "),
 };
 // "gpu=2 class:CUSTOM_NIC,CUSTOM_FAST", as the command line has it.
 const devices = {
@@ -67,13 +77,44 @@ export const GROUPS = [
         title: "CPUs and memory",
         open: true,
         fields: [
-            {name: "cpu_policy", label: "CPU policy", kind: text, options: ["shared", "dedicated", "mixed"], always: true},
+            {
+                name: "cpu_policy",
+                label: "CPU policy",
+                kind: text,
+                options: ["shared", "dedicated", "mixed"],
+                always: true,
+            },
             {name: "cpu", label: "CPUs", kind: number, type: "number"},
-            {name: "dedicated_cpus", label: "Of these dedicated", kind: number, type: "number", when: ({cpu_policy: policy}) => policy === "mixed"},
+            {
+                name: "dedicated_cpus",
+                label: "Of these dedicated",
+                kind: number,
+                type: "number",
+                when: ({cpu_policy: policy}) => policy === "mixed",
+            },
             {name: "memory", label: "Memory (MiB)", kind: number, type: "number"},
-            {name: "mem_page_size", label: "Page size", kind: pages, suggestions: ["small", "large", "any", "2048", "1048576"], hint: "small, large, any, or KiB", when: pinned},
-            {name: "cpu_thread_policy", label: "Threads of a core", kind: text, options: ["", "prefer", "isolate", "require"], when: pinned},
-            {name: "cpu_isolation", label: "Isolation", kind: text, options: ["", "thread", "core", "l3", "node", "isolated"], when: pinned},
+            {
+                name: "mem_page_size",
+                label: "Page size",
+                kind: pages,
+                suggestions: ["small", "large", "any", "2048", "1048576"],
+                hint: "small, large, any, or KiB",
+                when: pinned,
+            },
+            {
+                name: "cpu_thread_policy",
+                label: "Threads of a core",
+                kind: text,
+                options: ["", "prefer", "isolate", "require"],
+                when: pinned,
+            },
+            {
+                name: "cpu_isolation",
+                label: "Isolation",
+                kind: text,
+                options: ["", "thread", "core", "l3", "node", "isolated"],
+                when: pinned,
+            },
             {name: "disk", label: "Disk (GiB)", kind: number, type: "number"},
         ],
     },
@@ -82,27 +123,73 @@ export const GROUPS = [
         when: pinned,
         fields: [
             {name: "numa_nodes", label: "Number of cells", kind: number, type: "number", when: pinned},
-            {name: "numa_affinity", label: "Affinity", kind: text, options: ["", "require", "prefer", "none"], when: pinned},
+            {
+                name: "numa_affinity",
+                label: "Affinity",
+                kind: text,
+                options: ["", "require", "prefer", "none"],
+                when: pinned,
+            },
             {name: "numa_cpus", label: "CPUs of each cell", kind: numbers, hint: "as 2, 3, 3", when: pinned},
             {name: "numa_mem", label: "MiB of each cell", kind: numbers, hint: "as 512, 1024", when: pinned},
-            {name: "numa_mempolicy", label: "Memory policy", kind: text, options: ["", "strict", "preferred"], when: pinned},
+            {
+                name: "numa_mempolicy",
+                label: "Memory policy",
+                kind: text,
+                options: ["", "strict", "preferred"],
+                when: pinned,
+            },
         ],
     },
     {
         title: "Devices",
         fields: [
-            {name: "devices", label: "Devices", kind: devices, hint: "as gpu=2 nic, or class:CUSTOM_GPU=1,CUSTOM_GPU_80GB", wide: true},
-            {name: "device_numa_policy", label: "Cells of the devices", kind: text, options: ["", "preferred", "required", "socket", "none"]},
-            {name: "device_same", label: "Devices share", kind: text, options: ["", "none", "link", "switch", "cell", "host"]},
+            {
+                name: "devices",
+                label: "Devices",
+                kind: devices,
+                hint: "as gpu=2 nic, or class:CUSTOM_GPU=1,CUSTOM_GPU_80GB",
+                wide: true,
+            },
+            {
+                name: "device_numa_policy",
+                label: "Cells of the devices",
+                kind: text,
+                options: ["", "preferred", "required", "socket", "none"],
+            },
+            {
+                name: "device_same",
+                label: "Devices share",
+                kind: text,
+                options: ["", "none", "link", "switch", "cell", "host"],
+            },
         ],
     },
     {
         title: "Traits and aggregates",
         fields: [
-            {name: "required_traits", label: "Required traits", kind: list, hint: "as HW_CPU_X86_AVX2 CUSTOM_RACK_7", wide: true},
+            {
+                name: "required_traits",
+                label: "Required traits",
+                kind: list,
+                hint: "as HW_CPU_X86_AVX2 CUSTOM_RACK_7",
+                wide: true,
+            },
             {name: "forbidden_traits", label: "Forbidden traits", kind: list, wide: true},
-            {name: "any_traits", label: "One of these traits", kind: alternatives, hint: "as CUSTOM_A|CUSTOM_B", wide: true},
-            {name: "member_of", label: "Aggregates", kind: alternatives, hint: "as fast, or fast|faster for one of them", wide: true},
+            {
+                name: "any_traits",
+                label: "One of these traits",
+                kind: alternatives,
+                hint: "as CUSTOM_A|CUSTOM_B",
+                wide: true,
+            },
+            {
+                name: "member_of",
+                label: "Aggregates",
+                kind: alternatives,
+                hint: "as fast, or fast|faster for one of them",
+                wide: true,
+            },
         ],
     },
     {

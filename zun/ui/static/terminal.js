@@ -40,7 +40,9 @@ function open(url) {
         tell({columns: terminal.cols, rows: terminal.rows});
         terminal.focus();
     });
-    socket.addEventListener("message", ({data}) => terminal.write(typeof data === "string" ? data : new Uint8Array(data)));
+    socket.addEventListener("message", ({data}) =>
+        terminal.write(typeof data === "string" ? data : new Uint8Array(data)),
+    );
     socket.addEventListener("close", (event) => tell({ended: ending(event)}));
     new ResizeObserver(() => fit.fit()).observe(document.body);
 

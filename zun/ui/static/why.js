@@ -10,6 +10,7 @@ import {FIRST, GROUPS, NAMES, bodyOf, namesOf, valuesOf} from "./request.js";
 import {count, mibText, pageText} from "./words.js";
 
 const MOST_ROWS = 200; // hosts in the table
+const PLACED = ["Host", "CPUs", "Memory nodes"]; // columns for those who may see hosts
 const UNDER_WAY = ["Creating", "Restarting"];
 
 const own = sheet(`
@@ -30,7 +31,8 @@ details + fieldset { margin-top: 6px; }
 .sent { display: flex; flex-wrap: wrap; gap: 10px; padding-top: 6px; }
 .sent .primary { flex: 1 1 160px; }
 .answer { min-width: 0; }
-.number { font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0; font-variant-numeric: tabular-nums; }
+.number { font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0;
+    font-variant-numeric: tabular-nums; }
 .said { font-size: 16px; margin: 6px 0 20px; color: var(--quiet); }
 .block { margin-top: 24px; }
 .scroll { overflow-x: auto; }
@@ -71,7 +73,11 @@ class Why extends HTMLElement {
     }
 
     set request(request) {
-        this.#values = {...FIRST, ...Object.fromEntries(["cpu", "memory"].map((name) => [name, ""])), ...valuesOf(request)};
+        this.#values = {
+            ...FIRST,
+            ...Object.fromEntries(["cpu", "memory"].map((name) => [name, ""])),
+            ...valuesOf(request),
+        };
         this.#errors = {};
         this.#ask();
     }
@@ -91,11 +97,17 @@ class Why extends HTMLElement {
     /** Learn what the fields suggest, and whether the map of a host can be shown. None of these is necessary. */
     async #learn() {
         const names = (path, key, name) =>
-            this.#client.get(path).then(({body}) => body[key].map((each) => each[name]), () => []);
+            this.#client.get(path).then(
+                ({body}) => body[key].map((each) => each[name]),
+                () => [],
+            );
         [this.#hosts, this.#zones, this.#map] = await Promise.all([
             names("/v1/hosts", "hosts", "hostname"),
             names("/v1/availability_zones", "availability_zones", "availability_zone"),
-            import("./machine.js").then(() => true, () => false),
+            import("./machine.js").then(
+                () => true,
+                () => false,
+            ),
         ]);
         this.#draw();
     }
@@ -119,8 +131,8 @@ class Why extends HTMLElement {
         return html`<form novalidate @submit=${(event) => this.#submit(event)}>
             ${this.#failure ? html`<p class="notice bad" role="alert">${this.#failure}</p>` : nothing}
             ${GROUPS.filter(({when}) => !when || when(this.#values)).map((group) => this.#group(group))}
-            <datalist id="hosts">${this.#hosts.map((name) => html`<option value=${name}></option>`)}</datalist>
-            <datalist id="zones">${this.#zones.map((name) => html`<option value=${name}></option>`)}</datalist>
+            <datalist id="hosts">${this.#hosts.map((name) => option(name))}</datalist>
+            <datalist id="zones">${this.#zones.map((name) => option(name))}</datalist>
             <div class="sent">
                 <button class="primary" ?disabled=${this.#busy !== ""}>
                     ${this.#busy === "ask" ? "Asking…" : "See what fits"}
@@ -141,7 +153,9 @@ class Why extends HTMLElement {
         const filled = shown.filter(({name}) => this.#values[name]).length;
         const wrong = shown.some(({name}) => this.#errors[name]);
         return html`<details ?open=${wrong || filled > 0}>
-            <summary>${title}${filled ? html`<span class="quiet">${count(filled, "field")} filled</span>` : nothing}</summary>
+            <summary>
+                ${title}${filled ? html`<span class="quiet">${count(filled, "field")} filled</span>` : nothing}
+            </summary>
             ${inside}
         </details>`;
     }
@@ -153,8 +167,13 @@ class Why extends HTMLElement {
         const change = (event) => this.#change(name, event.target.value);
         const lists = {host: "hosts", availability_zone: "zones"};
         const control = options
-            ? html`<select id=${name} aria-invalid=${error ? "true" : nothing} aria-describedby=${described || nothing} @change=${change}>
-                  ${options.map((each) => html`<option value=${each} .selected=${each === value}>${each || "default"}</option>`)}
+            ? html`<select
+                  id=${name}
+                  aria-invalid=${error ? "true" : nothing}
+                  aria-describedby=${described || nothing}
+                  @change=${change}
+              >
+                  ${options.map((each) => option(each, value))}
               </select>`
             : html`<input
                   id=${name}
@@ -171,9 +190,11 @@ class Why extends HTMLElement {
         return html`<div class=${wide ? "wide" : ""}>
             <label for=${name}>${label}</label>
             ${control}
-            ${suggestions
-                ? html`<datalist id="${name}-list">${suggestions.map((each) => html`<option value=${each}></option>`)}</datalist>`
-                : nothing}
+            ${
+                suggestions
+                    ? html`<datalist id="${name}-list">${suggestions.map((each) => option(each))}</datalist>`
+                    : nothing
+            }
             ${hint ? html`<p class="hint" id="${name}-hint">${hint}</p>` : nothing}
             ${error ? html`<p class="wrong" id="${name}-error">${error}</p>` : nothing}
         </div>`;
@@ -310,19 +331,29 @@ class Why extends HTMLElement {
                 <p class="number">${capacity.total}${capacity.complete ? "" : "+"}</p>
                 <p class="said">${summary(dryRun, capacity)}</p>
             </div>
-            ${dryRun.refusal
-                ? html`<div class="notice warn">${refusalTemplate(dryRun.refusal, (change) => this.#use(change))}</div>`
-                : nothing}
+            ${
+                dryRun.refusal
+                    ? html`<div class="notice warn">
+                          ${refusalTemplate(dryRun.refusal, (change) => this.#use(change))}
+                      </div>`
+                    : nothing
+            }
             ${dryRun.placements.length ? placements(dryRun.placements) : nothing}
             ${capacity.hosts?.length ? hosts(capacity.hosts) : nothing}
-            ${host && this.#map
-                ? html`<div class="block">
+            ${
+                host && this.#map
+                    ? html`<div class="block">
                       <h2>${host} now</h2>
                       <zun-machine .client=${this.#client} host=${host}></zun-machine>
                   </div>`
-                : nothing}
+                    : nothing
+            }
         `;
     }
+}
+
+function option(value, chosen) {
+    return html`<option value=${value} .selected=${value === chosen}>${value || "default"}</option>`;
 }
 
 function introduction() {
@@ -346,7 +377,7 @@ function placements(placed) {
             <thead>
                 <tr>
                     <th scope="col">#</th>
-                    ${named ? html`<th scope="col">Host</th><th scope="col">CPUs</th><th scope="col">Memory nodes</th>` : nothing}
+                    ${named ? PLACED.map((each) => html`<th scope="col">${each}</th>`) : nothing}
                     <th scope="col">Cells</th>
                 </tr>
             </thead>
@@ -354,11 +385,13 @@ function placements(placed) {
                 ${placed.map(
                     (each, index) => html`<tr>
                         <td>${index + 1}</td>
-                        ${named
-                            ? html`<td>${each.host}</td>
+                        ${
+                            named
+                                ? html`<td>${each.host}</td>
                                   <td class="place">${each.cpuset_cpus || "shared pool"}</td>
                                   <td class="place">${each.cpuset_mems}</td>`
-                            : nothing}
+                                : nothing
+                        }
                         <td>${each.cells.map(cellText).join("; ")}</td>
                     </tr>`,
                 )}
@@ -371,7 +404,9 @@ function placements(placed) {
 export function cellText({node, cpus, withheld, memory_mib: memory, pages: held}) {
     const which = node === undefined ? "" : `cell ${node}: `;
     const idle = withheld ? ` (${withheld} kept idle)` : "";
-    const pages = Object.entries(held ?? {}).map(([size, number]) => ` in ${number} pages of ${pageText(Number(size))}`);
+    const pages = Object.entries(held ?? {}).map(
+        ([size, number]) => ` in ${number} pages of ${pageText(Number(size))}`,
+    );
     return `${which}${count(cpus, "CPU")}${idle}, ${mibText(memory)}${pages.join("")}`;
 }
 
@@ -382,7 +417,11 @@ function hosts(found) {
         <h2>Hosts</h2>
         <div class="scroll" tabindex="0" role="group" aria-label="Hosts"><table>
             <thead>
-                <tr><th scope="col">Host</th><th scope="col" class="figure">Fit</th><th scope="col">What the next one lacks</th></tr>
+                <tr>
+                    <th scope="col">Host</th>
+                    <th scope="col" class="figure">Fit</th>
+                    <th scope="col">What the next one lacks</th>
+                </tr>
             </thead>
             <tbody>
                 ${sorted.slice(0, MOST_ROWS).map(
