@@ -26,6 +26,9 @@ class Mark(enum.StrEnum):
     OFFLINE = "x"
 
 
+#: The holder of a claim whose container the API does not tell.
+OTHERS = "another project"
+
 MEANINGS = {
     Mark.FREE: "free",
     Mark.SHARED: "shared pool, in use",
@@ -52,8 +55,8 @@ class Claim:
 
     @property
     def title(self) -> str:
-        """Return the container's name, or its uuid if the name is empty."""
-        return self.name or self.container
+        """Return the container's name, or its uuid if the name is empty, or that it is one of another project."""
+        return self.name or self.container or OTHERS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class HostMap:
         claims = document.get("claims", ())
         dedicated = sorted(
             (_own(claim) for claim in claims if claim["cpu_policy"] != CPUPolicy.SHARED),
-            key=lambda claim: (list(CpuSet(claim["cpuset_cpus"]))[:1], claim["container"]),
+            key=lambda claim: (list(CpuSet(claim["cpuset_cpus"]))[:1], claim["container"] or ""),
         )
         shared = [claim for claim in claims if claim["cpu_policy"] != CPUPolicy.DEDICATED]
         return cls(
@@ -214,7 +217,7 @@ def _cells(ids: Sequence[int]) -> str:
 def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
     return Claim(
         letter=letter,
-        container=entry["container"],
+        container=entry["container"] or "",
         name=entry.get("name") or "",
         cpus=CpuSet(entry["cpuset_cpus"]),
         withheld=CpuSet(entry.get("withheld") or ""),
@@ -458,7 +461,7 @@ def _legend(host: HostMap, marks: Mapping[int, str], paint: _Paint) -> Iterator[
     width = max((len(claim.letter) for claim in host.dedicated), default=1)
     for claim in host.dedicated:
         kept = f" (kept idle: {claim.withheld})" if claim.withheld else ""
-        identity = f"{claim.title} ({claim.container})" if claim.name else claim.container
+        identity = f"{claim.title} ({claim.container})" if claim.name else claim.title
         yield (
             f"{paint(claim.letter, f'{claim.letter:<{width}}')}  {identity}  CPUs {claim.cpus}{kept}"
             f"  {'cell' if claim.mems.isdigit() else 'cells'} {claim.mems}  {claim.memory_mib} MiB"

@@ -82,6 +82,15 @@ def test_table():
     assert {len(row) for row in rows} == {len(host_map.COLUMNS)}
 
 
+@pytest.mark.parametrize("nobody", [None, ""])  # of 1.48, and of versions before
+def test_claims_of_others_are_told_without_a_name(nobody):
+    claims = [claim(nobody, cpu, name="") for cpu in ("1", "0")]
+    shown = host(cell(0, "0-1", "0 1"), claims=claims)
+    assert host_map.table(shown)[0][-1] == "another project 0; another project 1"
+    lines = host_map.picture(shown, border=host_map.ASCII, width=80)
+    assert [line.split("  ")[1] for line in lines if line.startswith(("A ", "B "))] == ["another project"] * 2
+
+
 def test_picture_of_a_busy_host():
     assert "\n".join(host_map.picture(HostMap.from_dict(BUSY))) == "\n".join(
         (
