@@ -101,6 +101,7 @@ def test_an_address_names_a_view(call, fragment, found):
     [
         ({"errors": [{"detail": "cpu: 0 is too small"}]}, "cpu", "cpu: 0 is too small"),
         ({"errors": [{"detail": "devices[0].count: 'x' is none"}]}, "devices", "devices[0].count: 'x' is none"),
+        ({"errors": [{"detail": "'image' is a required property"}]}, "image", "'image' is a required property"),
         ({"errors": [{"detail": "No such thing: web"}]}, "", "No such thing: web"),
         ({"error": {"message": "The request needs authentication."}}, "", "The request needs authentication."),
         ("<html>", "", "The service answered with status 502."),

@@ -3,6 +3,8 @@
 
 import pytest
 
+from zun.tests.browser.page import NARROW
+
 
 def ask(page, **values):
     """Fill fields of the form and ask."""
@@ -103,6 +105,21 @@ def test_an_error_is_told_at_its_field(why, field, value, told):
     page.find(f"#{field}[aria-invalid=true]")
     assert told in page.find(f"#{field}-error").text
     assert page.focused().get_attribute("id") == field
+
+
+def test_a_create_without_an_image_asks_for_it(why):
+    page = why("alice")
+    page.click("form button", "Create")
+    page.find("#image[aria-invalid=true]")
+    assert "image" in page.find("#image-error").text
+
+
+def test_the_answer_comes_into_sight_in_a_narrow_window(why):
+    page = why("alice")
+    page.size(*NARROW)
+    page.click("form button.primary", "See what fits")
+    number = page.find(".number")
+    page.patiently(lambda: 0 <= page.script("return arguments[0].getBoundingClientRect().top", number) < NARROW[1] - 80)
 
 
 def test_several_containers_are_made_with_numbered_names(why):

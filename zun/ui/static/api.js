@@ -13,7 +13,8 @@ export class ApiError extends Error {
 
     /** The field that the error names, or "". Example: "cpu" of "cpu: 0 is less than the minimum of 0.1". */
     get field() {
-        return /^([a-z_]+)(?:[.[][^:]*)?:/.exec(this.message)?.[1] ?? "";
+        const named = /^([a-z_]+)(?:[.[][^:]*)?:|^'([a-z_]+)' is a required/.exec(this.message);
+        return named?.[1] ?? named?.[2] ?? "";
     }
 }
 

@@ -31,7 +31,7 @@ details + fieldset { margin-top: 6px; }
 .sent { display: flex; flex-wrap: wrap; gap: 10px; padding-top: 6px; }
 .sent .primary { flex: 1 1 160px; }
 .answer { min-width: 0; }
-.number { font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0;
+.number { scroll-margin-top: 16px; font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0;
     font-variant-numeric: tabular-nums; }
 .said { font-size: 16px; margin: 6px 0 20px; color: var(--quiet); }
 .block { margin-top: 24px; }
@@ -129,10 +129,10 @@ class Why extends HTMLElement {
 
     #form() {
         return html`<form novalidate @submit=${(event) => this.#submit(event)}>
-            ${this.#failure ? html`<p class="notice bad" role="alert">${this.#failure}</p>` : nothing}
             ${GROUPS.filter(({when}) => !when || when(this.#values)).map((group) => this.#group(group))}
             <datalist id="hosts">${this.#hosts.map((name) => option(name))}</datalist>
             <datalist id="zones">${this.#zones.map((name) => option(name))}</datalist>
+            ${this.#failure ? html`<p class="notice bad" role="alert">${this.#failure}</p>` : nothing}
             <div class="sent">
                 <button class="primary" ?disabled=${this.#busy !== ""}>
                     ${this.#busy === "ask" ? "Asking…" : "See what fits"}
@@ -233,6 +233,15 @@ class Why extends HTMLElement {
             const [dryRun, capacity] = await Promise.all([ask("dry_run"), ask("capacity")]);
             this.#answer = {dryRun: dryRun.body, capacity: capacity.body};
         });
+        this.#reveal();
+    }
+
+    /** Bring the answer into sight where it stands below the form, as in a narrow window. */
+    #reveal() {
+        const answer = this.#root.querySelector(".number");
+        if (answer && answer.getBoundingClientRect().top > window.innerHeight - 80) {
+            answer.scrollIntoView({block: "start"});
+        }
     }
 
     async #create() {
