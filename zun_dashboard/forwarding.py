@@ -5,11 +5,14 @@ All decisions are here, free of Django. The only host that a request reaches is 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
 
 SECONDS = (5, 75)
 """Time limits for connecting and for the answer. The API itself waits 60 s for a host."""
+
+MOST_BYTES = 32 << 20
+"""Most bytes of an answer. Horizon has it in memory as a whole."""
 
 TO_SERVICE = ("Accept", "Content-Type", "If-None-Match", "OpenStack-API-Version")
 TO_BROWSER = (
@@ -57,8 +60,7 @@ def target(endpoint: str, path: str, query: str) -> str:
     if first != "v1" or any(segment in (".", "..") for segment in rest):
         raise Refused(404, "Not Found", f"path must be below v1/ and without dots alone, got {path[:200]!r}.")
     root = f"{where.scheme}://{where.netloc}{where.path.rstrip('/').removesuffix('/v1')}"
-    encoded = "/".join(quote(segment, safe="") for segment in ("v1", *rest))
-    return f"{root}/{encoded}" + (f"?{quote(query, safe=SAFE_IN_QUERY)}" if query else "")
+    return f"{root}/{quote(path)}" + (f"?{quote(query, safe=SAFE_IN_QUERY)}" if query else "")
 
 
 SAFE_IN_QUERY = "%&=+,;:@/?!$'()*~"
@@ -93,3 +95,18 @@ def check_status(status: int) -> None:
             f"The container service answered with a redirect ({status}), which is not followed. Tell the operator: the "
             "endpoint in the catalog is wrong.",
         )
+
+
+def content(pieces: Iterable[bytes]) -> bytes:
+    """Return the body of an answer, or raise Refused as soon as it has more than MOST_BYTES, as an archive may have."""
+    read = bytearray()
+    for piece in pieces:
+        read += piece
+        if len(read) > MOST_BYTES:
+            raise Refused(
+                502,
+                "Bad Gateway",
+                f"The answer has more than {MOST_BYTES >> 20} MiB, the most that Horizon passes on. Use "
+                "the command line.",
+            )
+    return bytes(read)

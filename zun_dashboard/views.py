@@ -19,6 +19,7 @@ from zun_dashboard import forwarding
 from zun_dashboard.forwarding import Refused
 
 LOG = logging.getLogger(__name__)
+PIECE = 1 << 16  # bytes that are read at a time
 
 
 class Page(generic.TemplateView):
@@ -60,22 +61,23 @@ class Api(generic.View):
     def _forward(self, request: http.HttpRequest, path: str) -> http.HttpResponse:
         url = forwarding.target(_endpoint(request), path, request.META.get("QUERY_STRING", ""))
         try:
-            answer = requests.request(
+            with requests.request(
                 request.method,
                 url,
                 data=request.body or None,
                 headers=forwarding.request_headers(request.headers, request.user.token.id),
                 timeout=forwarding.SECONDS,
                 allow_redirects=False,
+                stream=True,
                 verify=not settings.OPENSTACK_SSL_NO_VERIFY and (settings.OPENSTACK_SSL_CACERT or True),
-            )
+            ) as answer:
+                forwarding.check_status(answer.status_code)
+                content = forwarding.content(answer.iter_content(PIECE))
+                headers = forwarding.response_headers(answer.headers)
         except requests.RequestException as exc:
             LOG.warning("The container service does not answer %s %s: %s", request.method, url, exc)
             raise _silent(exc) from exc
-        forwarding.check_status(answer.status_code)
-        return http.HttpResponse(
-            answer.content, status=answer.status_code, headers=forwarding.response_headers(answer.headers)
-        )
+        return http.HttpResponse(content, status=answer.status_code, headers=headers)
 
 
 def _silent(exc: requests.RequestException) -> Refused:

@@ -120,6 +120,19 @@ def test_other_answers_are_passed_on(status):
     forwarding.check_status(status)
 
 
+def test_an_answer_of_the_most_bytes_is_passed_on(monkeypatch):
+    monkeypatch.setattr(forwarding, "MOST_BYTES", 5)
+    assert forwarding.content([b"ab", b"cde"]) == b"abcde" and forwarding.content([]) == b""
+
+
+def test_a_larger_answer_is_refused_before_its_end(monkeypatch):
+    monkeypatch.setattr(forwarding, "MOST_BYTES", 5)
+    pieces = iter([b"ab", b"cdef", b"never read"])
+    with pytest.raises(Refused) as refused:
+        forwarding.content(pieces)
+    assert refused.value.status == 502 and list(pieces) == [b"never read"]
+
+
 def test_a_refusal_has_the_form_of_the_errors_of_the_service():
     (error,) = json.loads(Refused(503, "Service Unavailable", "Try again.").body())["errors"]
     assert (error["status"], error["title"], error["detail"]) == (503, "Service Unavailable", "Try again.")
