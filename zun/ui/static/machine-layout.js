@@ -262,7 +262,7 @@ function titlesOf(machine, cell, room, sizes, boxed) {
     const full = machine.sockets.length > 1 && socket && !boxed ? `socket ${socket} · ${own}` : own;
     const title = textWidth(full, sizes.title) <= room * 0.6 ? full : own;
     const size = sizes.label;
-    const left = room - textWidth(title, sizes.title) - 16;
+    const left = room - textWidth(title, sizes.title) - 8;
     const choices = special ? [""] : cell.cpus.length ? freeWords(cell) : ["memory only"];
     const beside = choices.find((words) => textWidth(words, size) <= left);
     const text = beside ?? choices.find((words) => textWidth(words, size) <= room) ?? choices.at(-1);
@@ -357,8 +357,13 @@ function layBars(cell, out, top, inner, sizes) {
     let y = top;
     cell.memory.forEach((bar, at) => {
         const h = at ? Math.max(6, sizes.bar - 4) : sizes.bar;
-        const left = inner - textWidth(bar.label, sizes.label) - 12;
-        const words = [bar.words, bar.short].find((each) => textWidth(each, sizes.label) <= left);
+        const texts = [
+            [bar.label, bar.words],
+            [bar.label, bar.short],
+            [bar.brief, bar.short],
+        ];
+        const fits = ([label, words]) => textWidth(label, sizes.label) + textWidth(words, sizes.label) + 10 <= inner;
+        const [label, words] = texts.find(fits) ?? [bar.label];
         const beside = words !== undefined;
         const lines = beside ? 1 : 2;
         const line = Math.ceil(sizes.label * 1.35);
@@ -373,7 +378,7 @@ function layBars(cell, out, top, inner, sizes) {
         out.bars.push({
             ...box,
             name: `${bar.label}: ${bar.words}`,
-            label: {text: fitted(bar.label, inner, sizes.label), x: sizes.pad, y: text},
+            label: {text: fitted(label, inner, sizes.label), x: sizes.pad, y: text},
             words: beside
                 ? {text: words, x: sizes.pad + inner, y: text, anchor: "end"}
                 : {text: fitted(bar.short, inner, sizes.label), x: sizes.pad, y: text + line, anchor: "start"},

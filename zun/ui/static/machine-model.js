@@ -242,9 +242,9 @@ function readMemory(cell, machine) {
         {
             key: `memory:${id}`,
             label: `memory ${mibText(cell.memory_mib)}`,
+            brief: mibText(cell.memory_mib),
             unit: "MiB",
             total: Math.max(cell.memory_mib, taken),
-            size: cell.memory_mib,
             segments,
             words: words.join(", "),
             short: words.at(-1),
@@ -259,9 +259,9 @@ function readMemory(cell, machine) {
         bars.push({
             key: `pages:${id}:${pages.size}`,
             label: `${pageText(pages.size)} pages`,
+            brief: pageText(pages.size),
             unit: "pages",
             total: Math.max(pages.count, used),
-            size: pages.count,
             segments: shares,
             ...bothWords(told || used ? `${used} of ${pages.count} used` : `${pages.count} on the host`),
         });

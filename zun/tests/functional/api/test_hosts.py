@@ -133,6 +133,7 @@ def test_host_shows_its_place_and_free_amounts(admin_api, host_row, holding):
 
     assert told() == expected
     holding("one", cpus=1, memory_mib=256)
+    assert told() == expected, "the amounts are read again although the generation is the same"
     compute_nodes.put("host-1", {"labels": {"rack": "4"}})  # the agent raises the generation with each claim
     assert told() == {**expected, "free": {**amounts, "cells": 1, "cpus": 6, "memory_mib": 2672}}
     assert not expected.keys() & admin_api.at("1.47").get("/v1/hosts/host-1").json.keys()
