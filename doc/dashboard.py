@@ -25,6 +25,7 @@ DASHBOARD = pathlib.Path(__file__).parents[1] / "etc/monitoring/zun-dashboard.js
 POINTS = 60
 COLUMN, ROW, GAP = 392, 186, 12  # a panel, in pixels; Grafana has 24 columns and panels of 12 here
 LEFT, RIGHT, TOP, BOTTOM = 42, 10, 30, 44  # of a panel, around the plot
+ROWS = 6  # of a table
 LEGEND, LETTERS = 6, 21  # names of lines below a panel, and the most letters of one
 UNITS = {"s": "s", "reqps": "/s", "ops": "/s", "kbytes": "KiB", "mbytes": "MiB"}
 STYLE = """
@@ -57,6 +58,37 @@ def lines(prometheus: str, panel: Mapping[str, Any], begin: float, end: float) -
         for series in ask(prometheus, target["expr"].replace("$host", ".*"), begin, end):
             values = [(when, float(value)) for when, value in series["values"]]
             yield legend(target["legendFormat"], series["metric"]), [each for each in values if math.isfinite(each[1])]
+
+
+def cells(prometheus: str, panel: Mapping[str, Any], end: float) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the present values of a table by host and cell, and by heading."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for target in panel["targets"]:
+        for series in ask(prometheus, target["expr"].replace("$host", ".*"), end - 60, end):
+            place = (series["metric"].get("host", ""), series["metric"].get("cell", ""))
+            found.setdefault(place, {})[target["legendFormat"]] = float(series["values"][-1][1])
+    return dict(sorted(found.items()))
+
+
+def draw_table(panel: Mapping[str, Any], found: Mapping[tuple[str, str], Mapping[str, float]]) -> Iterator[str]:
+    """Yield the elements of a panel that is a table: its first rows, from the panel's upper left corner."""
+    headings = [target["legendFormat"] for target in panel["targets"]]
+    yield f'<rect class="p" width="{COLUMN}" height="{ROW}" rx="6"/>'
+    yield f'<text class="t" x="12" y="20">{escape(panel["title"])}</text>'
+    step = (COLUMN - 90 - RIGHT) / len(headings)
+    for number, heading in enumerate(headings):
+        for line, word in enumerate((heading.partition(" ")[0], heading.partition(" ")[2])):
+            x = 90 + step * (number + 1)
+            yield f'<text class="l" x="{x:.0f}" y="{TOP + 13 + 11 * line}" text-anchor="end">{escape(word)}</text>'
+    for row, ((host, cell), values) in enumerate(list(found.items())[:ROWS]):
+        y = TOP + 44 + 18 * row
+        yield f'<path class="g" d="M12 {y - 13}h{COLUMN - 12 - RIGHT}"/>'
+        yield f'<text class="l" x="12" y="{y}">{escape(f"{host} cell {cell}")}</text>'
+        for number, heading in enumerate(headings):
+            value = f"{values[heading]:g}" if heading in values else ""
+            yield f'<text class="l" x="{90 + step * (number + 1):.0f}" y="{y}" text-anchor="end">{value}</text>'
+    if not found:
+        yield f'<text class="l" x="{COLUMN / 2}" y="{ROW / 2}" text-anchor="middle">No data</text>'
 
 
 def top(highest: float) -> float:
@@ -105,9 +137,11 @@ def picture(prometheus: str, dashboard: Mapping[str, Any], begin: float, end: fl
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif"'
     yield f' font-size="13">\n<title>{escape(dashboard["title"])}</title>\n<style>{STYLE}</style>'
     for panel, (column, row) in zip(dashboard["panels"], places, strict=True):
-        found = sorted(lines(prometheus, panel, begin, end))
         yield f'<g transform="translate({GAP + column * (COLUMN + GAP)} {GAP + row * (ROW + GAP)})">'
-        yield from draw(panel, found, begin, end)
+        if panel["type"] == "table":
+            yield from draw_table(panel, cells(prometheus, panel, end))
+        else:
+            yield from draw(panel, sorted(lines(prometheus, panel, begin, end)), begin, end)
         yield "</g>"
     yield "</svg>"
 

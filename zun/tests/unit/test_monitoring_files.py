@@ -53,6 +53,14 @@ def test_metrics_exist(title, query):
     assert set(re.findall(r"\bzun_\w+", query)) <= names(), title
 
 
+def test_columns_of_a_table_have_the_names_of_its_queries():
+    panels = json.loads((FOLDER / "zun-dashboard.json").read_text())["panels"]
+    [table] = (panel for panel in panels if panel["type"] == "table")
+    headings = {f"Value #{target['refId']}": target["legendFormat"] for target in table["targets"]}
+    assert table["transformations"][-1]["options"]["renameByName"] == headings
+    assert all(target["instant"] and target["format"] == "table" for target in table["targets"])
+
+
 def test_picture_has_every_panel_of_the_dashboard():
     picture = (FOLDER.parents[1] / "doc/source/admin/dashboard.svg").read_text()
     drawn = [html.unescape(title) for title in re.findall(r'<text class="t"[^>]*>(.*?)</text>', picture)]
