@@ -46,8 +46,10 @@ def content_security_policy(path: str, console_origins: Iterable[str]) -> str:
     The terminal is a frame of the page, and the library that draws it writes styles into its own document.
     """
     styles, frames, ancestors = ("'self'", "'self'", "'none'")
+    # No text becomes markup, except the templates of the one library that draws the page.
+    markup = ["require-trusted-types-for 'script'", "trusted-types lit-html"]
     if path == TERMINAL:
-        styles, frames, ancestors = ("'self' 'unsafe-inline'", "'none'", "'self'")
+        styles, frames, ancestors, markup = ("'self' 'unsafe-inline'", "'none'", "'self'", [])
     return "; ".join(
         [
             "default-src 'none'",
@@ -59,6 +61,7 @@ def content_security_policy(path: str, console_origins: Iterable[str]) -> str:
             "base-uri 'none'",
             "form-action 'none'",
             f"frame-ancestors {ancestors}",
+            *markup,
         ]
     )
 

@@ -22,7 +22,7 @@ from zun.tests.functional.networks import network
 from zun.topology import CpuSet
 
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
-MOVING = {"id", "updated_at", "created_at"}
+MOVING = {"revision", "id", "updated_at", "created_at"}
 
 
 @pytest.fixture

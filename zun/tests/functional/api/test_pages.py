@@ -106,11 +106,14 @@ def test_page_may_load_and_reach_what_is_its_own_only(pages):
         "base-uri": ["'none'"],
         "form-action": ["'none'"],
         "frame-ancestors": ["'none'"],
+        "require-trusted-types-for": ["'script'"],
+        "trusted-types": ["lit-html"],
     }
 
 
 def test_terminal_is_a_frame_with_styles_of_its_own():
     page, terminal = (dict(rules(content_security_policy(path, ["wss://a"]))) for path in ("", "terminal.html"))
+    assert page.keys() - terminal.keys() == {"require-trusted-types-for", "trusted-types"}
     assert {name: words for name, words in terminal.items() if words != page[name]} == {
         "style-src": ["'self'", "'unsafe-inline'"],
         "frame-src": ["'none'"],
