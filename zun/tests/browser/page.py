@@ -59,9 +59,9 @@ axe.run(document, {resultTypes: ["violations"]}).then(
 def chromium() -> Chrome:
     """Start the distribution's Chromium without a window."""
     options = ChromeOptions()
-    for each in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(each)
-    options.add_argument(f"--window-size={WIDE[0]},{WIDE[1]}")
+    switches = ("no-sandbox", "disable-dev-shm-usage", "disable-gpu", "hide-scrollbars", "no-proxy-server")
+    for each in ("headless=new", f"window-size={WIDE[0]},{WIDE[1]}", *switches):
+        options.add_argument(f"--{each}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return Chrome(options=options, service=Driver("/usr/bin/chromedriver"))
 
@@ -78,6 +78,7 @@ class Page:
     def open(self, fragment: str = "") -> None:
         """Load the page afresh: nobody is logged in then."""
         self.driver.get("about:blank")
+        self.log()  # the browser keeps what the tests before have caused
         self.driver.get(self.url + fragment)
 
     def go(self, fragment: str) -> None:

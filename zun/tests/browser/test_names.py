@@ -56,6 +56,16 @@ def row_of_an_earlier_release(**fields):
     return new_container(context, status="Stopped", host="node-a", **fields)
 
 
+def test_the_browser_takes_no_text_as_markup(page):
+    """Should the page ever do so by mistake: its policy lets only the library's templates become markup."""
+    page.login("alice")
+    tried = """
+        try { document.createElement("div").innerHTML = "<b>bold</b>"; return "done"; }
+        catch (error) { return error.name; }"""
+    assert page.script(tried) == "TypeError"
+    assert "TrustedHTML" in " ".join(page.log())
+
+
 def test_names_of_a_container_are_shown_as_text(page):
     made = row_of_an_earlier_release(
         name=SCRIPT,

@@ -31,8 +31,8 @@ details + fieldset { margin-top: 6px; }
 .sent { display: flex; flex-wrap: wrap; gap: 10px; padding-top: 6px; }
 .sent .primary { flex: 1 1 160px; }
 .answer { min-width: 0; }
-.number { scroll-margin-top: 16px; font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0;
-    font-variant-numeric: tabular-nums; }
+.number { font-size: 56px; line-height: 1; font-weight: 650; letter-spacing: -0.03em; margin: 0;
+    scroll-margin-top: 16px; font-variant-numeric: tabular-nums; }
 .said { font-size: 16px; margin: 6px 0 20px; color: var(--quiet); }
 .block { margin-top: 24px; }
 .scroll { overflow-x: auto; }
