@@ -207,3 +207,17 @@ def test_on_paper_the_tiles_stay_and_the_filters_go(alone):
     alone.show("zun-cloud", cloud(20))
     alone.paper("light")
     assert not alone.every(".filters") and len(alone.every(".tile")) == 20
+
+
+def test_a_tile_follows_its_host_and_opens_its_map(page, running):
+    page.login("root")
+    page.go("#/cloud")
+    tile = '.tile[aria-label="node-b 4: 4 of 4 whole cells free"]'
+    page.find(tile)
+    made = running.run("root", name="on-b", cpu=4, memory=64, cpu_policy="dedicated", numa_nodes=4)
+    assert made["host"] == "node-b"
+    page.find('.tile[aria-label="node-b 0: 0 of 4 whole cells free"]')
+    page.click('.tile[aria-label^="node-b"]')
+    page.find("tr[data-row]", "on-b")
+    assert page.script("return location.hash") == "#/hosts/node-b"
+    assert page.log() == []

@@ -399,3 +399,17 @@ def test_the_size_can_be_chosen(alone):
     height = alone.inside('root.querySelector(".map").getAttribute("height")')
     alone.choose(".tools select", "dense")
     assert int(alone.inside('root.querySelector(".map").getAttribute("height")')) < int(height)
+
+
+def test_the_map_follows_its_host_without_a_reload(page, running):
+    first = running.run("root", name="first", cpu=2, cpu_policy="dedicated")
+    page.login("root")
+    page.go(f"#/hosts/{first['host']}")
+    page.find("tr[data-row]", "first")
+    page.script("window.same = true")
+    running.run("root", name="second", cpu=2, cpu_policy="dedicated", hints={"same_host": first["uuid"]})
+    page.find("tr[data-row]", "second")
+    assert len(page.every('[data-state="held"][data-cpu]')) == 4
+    running.ask("root", "DELETE", f"/v1/containers/{first['uuid']}?stop=true")
+    page.gone("tr[data-row]", "first")
+    assert page.script("return window.same")
