@@ -267,6 +267,14 @@ def test_a_member_creates_a_container_and_an_administrator_sees_it(visitor, keys
     assert visitor.errors() == []
 
 
+def test_a_name_is_no_expression_of_angularjs(visitor, keystone):
+    visitor.login(keystone.named("admin"), "admin/zun_machines/")
+    visitor.driver.get(f"{visitor.url}/admin/zun_machines/?host=%7B%24%207*7%20%24%7D%3Cb%3E")
+    assert visitor.find("#zun-panel h2").text == "{$ 7*7 $}<b>"
+    visitor.shows("The map cannot be read")
+    assert visitor.find("#zun-panel h2").text == "{$ 7*7 $}<b>"
+
+
 def test_a_session_that_ends_leaves_the_form(visitor, keystone):
     """The user logs in again in another tab, comes back, and goes on with the new session."""
     driver, name = visitor.driver, keystone.named("member")

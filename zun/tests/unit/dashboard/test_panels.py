@@ -70,6 +70,11 @@ def test_modules_that_the_page_loads_are_there():
 
 
 def test_the_page_has_no_inline_script():
-    """A Content-Security-Policy may forbid it. AngularJS would run what is between its signs in a name."""
+    """A Content-Security-Policy may forbid it."""
     page = (ROOT / "templates/zun_dashboard/page.html").read_text()
     assert re.findall(r"<script(?! type=.module. src=)|<style|\son\w+=|\sstyle=", page) == []
+
+
+def test_the_panel_is_no_template_of_angularjs():
+    page = (ROOT / "templates/zun_dashboard/page.html").read_text()
+    assert '<div id="zun-panel" ng-non-bindable ' in page
