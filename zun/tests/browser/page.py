@@ -72,6 +72,8 @@ class Page:
     def __init__(self, driver: Chrome, url: str) -> None:
         self.driver = driver
         self.url = url
+        self.driver.get("about:blank")
+        self.log()  # of the tests before
 
     # What people do.
 
