@@ -297,6 +297,16 @@ def test_enter_keeps_a_claim_marked_and_escape_lets_it_go(alone):
     assert not alone.every("button", "Let go") and not alone.every('button[aria-pressed="true"]')
 
 
+def test_what_is_kept_marked_is_told_in_sight_on_a_phone(alone):
+    alone.size(*NARROW)
+    alone.show("zun-machine", machines.with_devices())
+    alone.click('[data-key="core:0"]')
+    assert "A training" in alone.find(".about").text
+    place = alone.inside('(({top, bottom}) => [top, bottom])(root.querySelector(".about").getBoundingClientRect())')
+    assert 0 <= place[0] < place[1] <= NARROW[1]
+    assert alone.faults() == []
+
+
 @pytest.mark.parametrize(("name", "scheme", "window"), [
     pytest.param("devices", "light", WIDE, id="devices"),
     pytest.param("small", "dark", WIDE, id="dark"),
@@ -379,7 +389,8 @@ def test_a_change_is_drawn_in_place_and_keeps_the_focus(alone):
     alone.script("window.answer = {etag: '\"2\"', body: arguments[0]}", changed)
     alone.shows("newcomer")
     assert state_of(alone, 10)[0] == "held"
-    assert state_of(alone, 1)[1] == "A", "the known container has lost its label"
+    named = alone.inside("""[...root.querySelectorAll('.map [data-key^="claim:"]')].map((each) => each.ariaLabel)""")
+    assert {"claim: A database, dedicated", "claim: E web, shared", "claim: G newcomer, dedicated"} <= set(named)
     assert alone.script('return window.kept === element.shadowRoot.querySelector(`[data-cpu="10"]`)')
     assert focused_key(alone) == "core:8"
 

@@ -10,6 +10,8 @@
 import {markOf} from "./machine-model.js";
 import {STATES, count} from "./words.js";
 
+const NARROW = 480; // below this, cells take all of the width
+
 /** The sizes of each density, in pixels. `fonts` are the CPU's number, labels and titles. */
 export const DENSITIES = {
     roomy: {name: "roomy", thread: 26, number: 11, label: 12, title: 15, pad: 14, gap: 5, cell: 250, bar: 16, chip: 26},
@@ -169,7 +171,7 @@ function placeBlocks(machine, blocks, {room, across, columns, boxed, sizes}) {
         return null;
     }
     const natural = Math.max(...machine.cells.map((cell) => naturalWidth(cell, sizes)), sizes.cell);
-    const cellWidth = Math.min(width, natural);
+    const cellWidth = room < NARROW ? width : Math.min(width, natural);
     const sockets = [];
     const cells = [];
     let [x, y, tallest] = [0, 0, 0];

@@ -22,9 +22,10 @@ const STYLE = sheet(`
     .tools label { display: flex; gap: 8px; align-items: center; margin: 0; color: var(--quiet); font-weight: 400; }
     .tools select { width: auto; min-height: 30px; padding: 2px 8px; font-size: 13.5px; }
     .view { display: grid; grid-template-columns: minmax(0, 1fr); gap: 20px; align-items: start; }
+    .about.kept { position: sticky; bottom: 8px; max-height: 50vh; overflow-y: auto; box-shadow: 0 2px 12px #0003; }
     @container (min-width: 980px) {
         .view { grid-template-columns: minmax(0, 1fr) 280px; }
-        .about { position: sticky; top: 16px; }
+        .about, .about.kept { position: sticky; top: 16px; max-height: none; box-shadow: none; }
     }
     .stage { position: relative; min-width: 0; overflow: hidden; }
     .stage svg { display: block; overflow: visible; }
@@ -420,6 +421,7 @@ export class ZunMachine extends HTMLElement {
     /** Tell about one thing, and about the claims that it belongs to. */
     #tell(key, claims) {
         const about = details(this.#machine, key);
+        this.#root.querySelector(".about").classList.toggle("kept", this.#pinned !== null);
         const holders = claims.map((claim) => details(this.#machine, claim));
         render(
             about
