@@ -57,7 +57,9 @@ PATH = 4096  # in a container
 PARTS = 100  # networks, mounts, security groups; containers, volumes and mounts of a capsule: each is looked up
 TERMS = 255  # keys of an aggregate's metadata
 
-# Of http_basic.
+# Of http_basic, and of the login of the page.
+LOGIN_BYTES = 32 * KIB  # of the body
+SECRET = 8192  # characters of a password or token
 WRONG_PASSWORDS = 10  # of one user name from one address, before it has to wait
 WAIT_SECONDS = 60  # after each further one
 KEPT_NAMES = 10_000  # user names with addresses; the oldest is forgotten

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_context import context as oslo_context
 from oslo_middleware import cors
 
-from zun.api import browsers, client_address, errors, login, microversion, request, tags
+from zun.api import browsers, client_address, errors, limits, login, microversion, request, tags
 from zun.api.client_address import WsgiApp
 from zun.api.schemas.login import LOGIN
 from zun.common import exceptions
@@ -25,8 +25,6 @@ PREFIX = "/ui/"
 CONFIG = "config.json"
 SIGN_IN = "login"
 TERMINAL = "terminal.html"  # a frame of the page
-
-LOGIN_BYTES = 32 * 1024
 
 Headers = list[tuple[str, str]]
 StartResponse = Callable[..., Any]
@@ -173,7 +171,7 @@ class Pages:
             request.check_header_names(environ)
             if not request.is_json(environ):
                 raise exceptions.UnsupportedMediaType(content_type=f"'{environ.get('CONTENT_TYPE') or ''}'")
-            given = LOGIN(request.body_arguments(environ, LOGIN_BYTES))
+            given = LOGIN(request.body_arguments(environ, limits.LOGIN_BYTES))
             if self._keystone is not None:
                 whole = login.complete(given, self._default_domain)
                 return _json(self._keystone.sign_in(whole, client_address.of(environ) or "-"), start)

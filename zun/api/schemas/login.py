@@ -3,15 +3,14 @@
 
 from typing import Any
 
+from zun.api import limits
 from zun.api.schemas import Field, Schema, scalars
-
-SECRET_CHARACTERS = 8192  # tokens that others issue can be long
 
 
 def _secret(value: Any) -> str:
     """Return a password or token. The error does not quote the value, as every other schema's would."""
-    if not isinstance(value, str) or not 0 < len(value) <= SECRET_CHARACTERS:
-        raise ValueError(f"it must be a text of 1 to {SECRET_CHARACTERS} characters.")
+    if not isinstance(value, str) or not 0 < len(value) <= limits.SECRET:
+        raise ValueError(f"it must be a text of 1 to {limits.SECRET} characters.")
     return value
 
 
