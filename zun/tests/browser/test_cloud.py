@@ -172,10 +172,13 @@ def test_every_page_of_the_list_is_read_and_followed(alone):
     }
     alone.script(CLIENT, pages)
     alone.shows("25 hosts")
+    ActionChains(alone.driver).move_to_element(alone.every(".tile")[3]).perform()
+    assert alone.find(".about h3").text == "node-00003"
     pages["?limit=1000"] = {"etag": "2", "body": {"hosts": [host(0, 8), *every[1:10]], "next": following}}
     alone.script("window.pages = arguments[0]", pages)
     alone.patiently(lambda: tile(alone, 0)[1] == "8")
     assert len(names(alone)) == 25
+    assert alone.find(".about h3").text == "node-00003", "the pointer is still there"
     pages["?limit=1000"] = {"etag": "3", "body": {"hosts": every[:10], "next": None}}
     alone.script("window.pages = arguments[0]", pages)
     alone.shows("10 hosts")
@@ -191,6 +194,7 @@ def test_axe_finds_no_serious_fault(alone, number, scheme, window):
     assert alone.overflow() <= 0
     assert alone.faults() == []
     assert alone.log() == []
+    alone.picture(f"cloud-{number}-{window[0]}")
 
 
 def test_names_with_markup_are_text(alone):

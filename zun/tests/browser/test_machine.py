@@ -168,6 +168,7 @@ def test_every_machine_fits_its_window_without_fault(alone, name, window):
     sizes = alone.inside('[...root.querySelectorAll(".map text")].map((each) => each.getAttribute("font-size"))')
     assert min(map(float, sizes)) >= 9
     assert alone.log() == []
+    alone.picture(f"machine-{name}-{window[0]}")
 
 
 def state_of(alone, cpu):

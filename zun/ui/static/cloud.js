@@ -219,13 +219,11 @@ export class ZunCloud extends HTMLElement {
         this.#order = order ?? this.#order;
         this.#size = size ?? this.#size;
         this.#filters = {...this.#filters, ...filters};
-        const before = this.#shown[this.#active]?.uuid;
+        const [active, hovered] = [this.#active, this.#hovered].map((index) => this.#shown[index]?.uuid);
         this.#shown = sorted(filtered(this.#hosts, this.#filters), this.#order, this.#measure);
-        this.#active = Math.max(
-            0,
-            this.#shown.findIndex((host) => host.uuid === before),
-        );
-        this.#hovered = null;
+        const places = new Map(this.#shown.map((host, index) => [host.uuid, index]));
+        this.#active = places.get(active) ?? 0;
+        this.#hovered = places.get(hovered) ?? null;
         this.#draw();
     }
 
