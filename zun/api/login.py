@@ -17,7 +17,7 @@ from keystoneauth1 import session as ks_session
 from keystoneauth1.identity import v3
 from oslo_config import cfg
 
-from zun.api import basic, errors, limits
+from zun.api import basic, errors, limits, transfers
 from zun.common import exceptions
 from zun.common.context import RequestContext
 
@@ -74,9 +74,11 @@ def known(context: RequestContext) -> SignedIn:
 class Keystone:
     """Logs people in at the keystone of group ``[keystone_authtoken]``."""
 
-    def __init__(self, session: ks_session.Session, service: Any) -> None:
+    def __init__(self, session: ks_session.Session, service: Any, at_once: int) -> None:
         """``service`` is the plugin of keystoneauth with which the service itself logs in; it knows where keystone is.
+        ``at_once`` is the number of logins that may wait for keystone, so that they leave threads to the API.
         """
+        self._waiting = transfers.logins(at_once)
         self._session = session
         self._service = service
         self._tries = basic.Tries()
@@ -97,13 +99,17 @@ class Keystone:
             cert=pair if all(pair) else options.certfile,
             timeout=options.http_connect_timeout,
         )
-        return cls(session, service)
+        return cls(session, service, conf.api.waiting_requests)
 
     def sign_in(self, given: Given, address: str) -> SignedIn:
-        """Return the answer to a login with ``given``. Raises Invalid, Refused, TooManyTries and Unavailable.
+        """Return the answer to a login with ``given``. Raises Refused, TooManyTries, TooManyLogins and Unavailable.
 
         A project that nobody names is the user's only one; with several the answer has no project.
         """
+        with self._waiting.one(""):
+            return self._sign_in(given, address)
+
+    def _sign_in(self, given: Given, address: str) -> SignedIn:
         scope = _scope(given)
         try:
             if "token" in given:

@@ -84,6 +84,24 @@ class TooManyWait(errors.RoutingError):
         super().__init__(message, headers=[("Retry-After", "1")])
 
 
+class TooManyLogins(errors.RoutingError):
+    """Logins hold all the threads that they may have while keystone answers."""
+
+    code = 429
+
+    def __init__(self, limit: int) -> None:
+        message = f"{limit} logins wait for keystone already, the most at a time. Log in again in a moment."
+        super().__init__(message, headers=[("Retry-After", "1")])
+
+
+def logins(limit: int) -> AtOnce:
+    """Return the count of logins that wait for keystone, of people whom nobody knows yet: count them as one project.
+
+    The refusal is TooManyLogins.
+    """
+    return AtOnce(limit, lambda project_id, limit, running: TooManyLogins(limit))
+
+
 def waits(limit: int) -> AtOnce:
     """Return the count of requests that wait for a host or a scheduler. The refusal is TooManyWait."""
     return AtOnce(limit, lambda project_id, limit, running: TooManyWait(limit))

@@ -88,7 +88,8 @@ OPTS = [
         min=-1,
         default=8,
         help="Largest number of requests of one project that wait at the same time, in one zun-api process, for the "
-        "answer of a host or of a scheduler, or for the bytes of an archive. A further request is answered with 429. "
+        "answer of a host or of a scheduler, or for the bytes of an archive; and of logins at the page that wait for "
+        "keystone, of all people together. A further request is answered with 429. "
         "Each holds a thread: keep it below workers, or below the threads of the WSGI server, so that one project "
         "leaves threads to the others. -1: no limit.",
     ),

@@ -331,3 +331,10 @@ def test_keystone_that_does_not_answer_is_503(behind_keystone, caplog):
     reply = behind_keystone("http://127.0.0.1:1/v3").post("/ui/login", ALICE)
     assert reply.status == 503 and "Keystone does not answer" in reply.error["detail"]
     assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize(("at_once", "status"), [(0, 429), (1, 200), (-1, 200)])
+def test_logins_leave_threads_to_the_api(behind_keystone, at_once, status):
+    client = behind_keystone(api__waiting_requests=at_once)
+    for _ in range(2):
+        assert client.post("/ui/login", ALICE).status == status
