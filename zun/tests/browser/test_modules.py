@@ -3,6 +3,8 @@
 
 import pytest
 
+from zun.tests.browser.page import Page
+
 CALL = """
 const [module, name, given, done] = arguments;
 import(new URL(module, document.baseURI)).then(
@@ -10,9 +12,17 @@ import(new URL(module, document.baseURI)).then(
 """
 
 
+@pytest.fixture(scope="module")
+def opened(browser, running):
+    """The page, loaded once: these tests leave nothing on it."""
+    page = Page(browser, running.page)
+    page.open()
+    return page
+
+
 @pytest.fixture
-def call(page):
-    return lambda module, name, *given: page.driver.execute_async_script(CALL, module, name, given)
+def call(opened):
+    return lambda module, name, *given: opened.driver.execute_async_script(CALL, module, name, given)
 
 
 @pytest.mark.parametrize(("failures", "milliseconds"), [(0, 2000), (1, 4000), (3, 16000), (9, 60000)])
@@ -108,14 +118,14 @@ def test_an_address_names_a_view(call, fragment, found):
         (None, "", "The service answered with status 502."),
     ],
 )
-def test_an_error_names_its_field(page, body, field, message):
+def test_an_error_names_its_field(opened, body, field, message):
     read = """
         const done = arguments[1];
         import(new URL("api.js", document.baseURI)).then(({errorOf}) => {
             const error = errorOf(502, arguments[0]);
             done([error.field, error.message]);
         })"""
-    assert page.driver.execute_async_script(read, body) == [field, message]
+    assert opened.driver.execute_async_script(read, body) == [field, message]
 
 
 def test_an_unchanged_list_costs_a_304(page, running):
