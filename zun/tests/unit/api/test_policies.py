@@ -38,6 +38,7 @@ ADMIN = [
     "host:get_all",
     "host:get",
     "host:topology",
+    "host:topology:holders",
     "host:audit",
     "host:traits",
     "host:set_traits",
