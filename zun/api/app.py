@@ -106,8 +106,8 @@ def _behind_others(app: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
         app = http_proxy_to_wsgi.HTTPProxyToWSGI(client_address.trust_proxy(app), conf)
     if conf.cors.allowed_origin:
         names = [microversion.HEADER, *microversion.RANGE_HEADERS, "X-OpenStack-Request-ID"]
-        conf.set_default("allow_headers", ["X-Auth-Token", *names], group="cors")
-        conf.set_default("expose_headers", names, group="cors")
+        conf.set_default("allow_headers", ["X-Auth-Token", "If-None-Match", *names], group="cors")
+        conf.set_default("expose_headers", ["ETag", *names], group="cors")
         conf.set_default("allow_methods", ["GET", "POST", "PUT", "PATCH", "DELETE"], group="cors")
         app = cors.CORS(app, conf)
     return app

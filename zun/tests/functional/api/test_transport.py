@@ -422,14 +422,16 @@ def test_a_forged_loopback_is_no_administrator(configured, form, address):
 def test_browsers_of_another_origin(configured):
     api = configured("[cors]\nallowed_origin = https://ui.example\n")
     origin = {"Origin": "https://ui.example"}
-    asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "OpenStack-API-Version"}
+    names = "OpenStack-API-Version,If-None-Match"
+    asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": names}
     preflight = api.send("OPTIONS", "/v1/containers", headers=origin | asked)
     assert preflight.status == 200
     assert preflight.headers["access-control-allow-origin"] == "https://ui.example"
-    assert "OpenStack-API-Version" in preflight.headers["access-control-allow-headers"]
+    assert preflight.headers["access-control-allow-headers"] == names
     reply = api.get("/v1/containers", headers=origin)
     assert reply.headers["access-control-allow-origin"] == "https://ui.example"
     assert "OpenStack-API-Version" in reply.headers["access-control-expose-headers"]
+    assert "ETag" in reply.headers["access-control-expose-headers"]
     assert "access-control-allow-origin" not in api.get("/v1/containers").headers
     trace = api.send("OPTIONS", "/v1/containers", headers=origin | {"Access-Control-Request-Method": "TRACE"})
     assert "access-control-allow-methods" not in trace.headers
