@@ -694,4 +694,5 @@ def _setting(status: str | None, only_from: frozenset[str] | None) -> sa.Update:
     before = {old for old, following in states.TRANSITIONS.items() if status in (None, old, *following)}
     if only_from is not None:
         before &= only_from
-    return statement.where(sa.or_(*(table.c.status == old for old in sorted(before))))
+    # Of no status at all: without "false" the row would be changed whatever its status is.
+    return statement.where(sa.or_(sa.false(), *(table.c.status == old for old in sorted(before))))

@@ -248,6 +248,15 @@ def test_a_status_is_set_only_from_those_it_was_decided_for(now, new, error):
     assert (row["status"], row["status_reason"]) == ((now, None) if error else (new, "because"))
 
 
+@pytest.mark.parametrize("only_from", [frozenset(), frozenset({"Creating"})], ids=["none", "none-before-it"])
+@pytest.mark.parametrize("values", [{"status": "Paused"}, {"exit_code": 1}], ids=str)
+def test_what_was_decided_for_no_status_is_not_set(only_from, values):
+    uuid = container(status="Running")["uuid"]
+    with pytest.raises(exceptions.StatusChanged):
+        containers.update(uuid, values, only_from=only_from)
+    assert (containers.get(uuid)["status"], containers.get(uuid)["exit_code"]) == ("Running", None)
+
+
 def test_what_was_decided_for_a_status_is_set_only_in_it():
     uuid = container(status="Rebuilding")["uuid"]
     with pytest.raises(exceptions.StatusChanged):
