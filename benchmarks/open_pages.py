@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What open pages cost the API, beside one busy client.
+"""Measure the CPU time that open pages cost the API, and that of one busy client.
 
     python benchmarks/open_pages.py [--pages N] [--seconds S] [--change-every S] [--database KIND] [--json FILE]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a browser's request goes to the container service, and what of the answer comes back.
+"""Decide which parts of a browser's request go to the container service, and which parts of its answer come back.
 
 All decisions are here, free of Django. The only host that a request reaches is the endpoint of the caller's argument.
 """
@@ -64,7 +64,7 @@ def target(endpoint: str, path: str, query: str) -> str:
 
 
 SAFE_IN_QUERY = "%&=+,;:@/?!$'()*~"
-"""What a query keeps. It is encoded already, so the percent sign is among them."""
+"""The characters of a query that stay as they are. It is encoded already, so the percent sign is one of them."""
 
 
 def request_headers(sent: Mapping[str, str], token: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an answer depends on besides the rows: the URL, the version, who asks, and the release that answers."""
+    """Everything but the rows that an answer depends on: URL, query, version, caller, and the service's release."""
 
     url: str
     query: str

@@ -86,8 +86,10 @@ class Cell(TypedDict):
 
 
 class Claim(TypedDict):
-    """What one container holds. ``container`` is null, and ``name`` and ``devices`` are empty, if the caller may not
-    see who holds it. Below version 1.48 ``container`` is then empty.
+    """The resources that one container holds.
+
+    If the caller may not see whose they are, ``container`` is null (empty below version 1.48), and ``name`` and
+    ``devices`` are empty.
     """
 
     container: str | None

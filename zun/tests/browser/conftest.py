@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
+from zun.tests.browser.elements import Elements, serving
 from zun.tests.browser.page import WIDE, Page, chromium
 from zun.tests.browser.service import Service, machines, service
 from zun.tests.fixtures import LastingDatabase
@@ -45,3 +46,20 @@ def page(browser: Chrome, running: Service) -> Page:
     made.scheme("light")
     made.open()
     return made
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    """The URL of a server that has the elements and no API."""
+    with serving() as url:
+        yield url
+
+
+@pytest.fixture
+def alone(browser: Chrome, site: str) -> Elements:
+    """A page for one element, in a wide light window."""
+    page = Elements(browser, site)
+    page.size(*WIDE)
+    page.scheme("light")
+    page.open()
+    return page

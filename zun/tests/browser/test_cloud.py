@@ -5,7 +5,6 @@ import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from zun.tests.browser.elements import Elements, serving
 from zun.tests.browser.page import NARROW, WIDE
 
 #: A client of pages of hosts, which the test changes: ``window.pages`` by the query of the request.
@@ -21,22 +20,6 @@ element.client = Object.assign(new EventTarget(), {
     },
 });
 """
-
-
-@pytest.fixture(scope="module")
-def site():
-    with serving() as url:
-        yield url
-
-
-@pytest.fixture
-def alone(browser, site):
-    """A page for one element, in a wide light window."""
-    page = Elements(browser, site)
-    page.size(*WIDE)
-    page.scheme("light")
-    page.open()
-    return page
 
 
 def host(number, free=2, **more):

@@ -12,7 +12,6 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from zun.tests.browser import machines
-from zun.tests.browser.elements import Elements, serving
 from zun.tests.browser.page import NARROW, WIDE
 from zun.topology import CpuSet, PlacementRequest, discover
 
@@ -100,22 +99,6 @@ element.client = Object.assign(new EventTarget(), {
     },
 });
 """
-
-
-@pytest.fixture(scope="module")
-def site():
-    with serving() as url:
-        yield url
-
-
-@pytest.fixture
-def alone(browser, site):
-    """A page for one element, in a wide light window."""
-    page = Elements(browser, site)
-    page.size(*WIDE)
-    page.scheme("light")
-    page.open()
-    return page
 
 
 def every_cpu(answer):

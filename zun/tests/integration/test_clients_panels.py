@@ -191,7 +191,7 @@ class Visitor(Page):
         self.find("#zun-panel")
 
     def errors(self):
-        """What scripts failed with, and what of ours a strict Content-Security-Policy would forbid.
+        """Return the errors of scripts, and each use of ours that a strict Content-Security-Policy would forbid.
 
         Answers of the API with an error are handled by the elements. Horizon's own scripts need a lax policy.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes from Horizon to the container service. Horizon itself runs in test_clients_panels.py of integration."""
+"""The requests that Horizon forwards to the service. Horizon itself runs in integration/test_clients_panels.py."""
 
 import json
 from urllib.parse import unquote, urlsplit

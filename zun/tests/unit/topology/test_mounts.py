@@ -57,7 +57,7 @@ def test_the_table_tells_less():
 
 @given(PATHS, PATHS, PATHS)
 def test_every_path_is_read_as_python_names_it(tmp_path_factory, place, root, source):
-    """Whatever bytes a path has, among them carriage returns and bytes that are not UTF-8."""
+    """Paths of any bytes are read, also with carriage returns and with bytes that are not UTF-8."""
     machine = tmp_path_factory.mktemp("machine")
     (listed := machine / "proc/7/mountinfo").parent.mkdir(parents=True)
     words = tuple(map(escaped, (root, place, source)))
