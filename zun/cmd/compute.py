@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 from zun.cmd import program
 from zun.common import exceptions, metrics
 from zun.compute.service import ComputeService
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging import conductor_api, rpc, senders
 from zun.network.driver import NetworkDriver
 from zun.objects.service import COMPUTE_BINARY

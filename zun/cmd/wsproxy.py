@@ -11,7 +11,7 @@ from zun.common.context import admin_context
 from zun.common.periodic import Periodic
 from zun.common.tls import ServerContext
 from zun.console.proxy import Limits, Proxy
-from zun.container.driver import Terminals
+from zun.container.driver.terminals import Terminals
 from zun.messaging import cadf, conductor_api, rpc
 from zun.objects import ZunService
 from zun.objects.service import INTERNAL_ZONE, PROXY_BINARY

@@ -24,7 +24,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.exceptions import on_failure
 from zun.common.units import MIB
-from zun.container import driver
+from zun.container.driver.archives import Archives as RuntimeArchives
 from zun.objects import Container
 
 PIECE = 1 << 18  # bytes in one message, before base64
@@ -177,7 +177,7 @@ T = TypeVar("T", _Reading, _Writing)
 class Archives:
     """The transfers of one host, by id. Pieces are base64 texts: ``hi`` travels as ``aGk=``."""
 
-    def __init__(self, runtime: driver.Archives, space: Space, idle: float = 120) -> None:
+    def __init__(self, runtime: RuntimeArchives, space: Space, idle: float = 120) -> None:
         self._runtime = runtime
         self._space = space
         self._idle = idle

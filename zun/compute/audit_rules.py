@@ -13,19 +13,11 @@ from typing import Any
 
 from zun.common.units import MIB
 from zun.compute.reconcile_rules import other_cpu
-from zun.container.driver import (
-    HUGE_PAGES_TARGET,
-    ContainerView,
-    DeviceAccess,
-    HugePageView,
-    Intruder,
-    PageStock,
-    ParentGroup,
-    PinningView,
-    RuntimeState,
-    ThreadGroup,
-    inherited,
-)
+from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup
+from zun.container.driver.container import ContainerView
+from zun.container.driver.hugepages import HUGE_PAGES_TARGET, HugePageView, PageStock
+from zun.container.driver.inspector import inherited
+from zun.container.driver.state import RuntimeState
 from zun.container.weights import weight_of
 from zun.placement.reporter import Differences
 from zun.topology import CpuSet, amounts

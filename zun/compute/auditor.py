@@ -23,7 +23,11 @@ from zun.compute.interrupts import interrupts
 from zun.compute.lost_claims import is_lost, told_of
 from zun.compute.operations import PATIENCE, Operations
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDevices, ContainerDriver, PageStock, PinningView, RuntimeState, Throttling
+from zun.container.driver.audit import PinningView, Throttling
+from zun.container.driver.devices import ContainerDevices
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.hugepages import PageStock
+from zun.container.driver.state import RuntimeState
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan

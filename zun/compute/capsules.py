@@ -15,7 +15,8 @@ from zun.common.states import ALIVE, Kind, Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
 from zun.compute.device_rules import shared_out
 from zun.compute.runtime_objects import RuntimeObjects
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.topology import Plan

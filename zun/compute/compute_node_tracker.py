@@ -15,7 +15,7 @@ from zun.common.context import RequestContext
 from zun.compute import lost_claims
 from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.resize_rules import increase, resized
-from zun.container.driver import RuntimeState
+from zun.container.driver.state import RuntimeState
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, kept_up

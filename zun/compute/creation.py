@@ -27,7 +27,7 @@ from zun.compute.operations import Operations
 from zun.compute.reconcile_rules import take_over
 from zun.compute.record import Begun, event_of, recorded
 from zun.compute.runtime_objects import RuntimeObjects
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container

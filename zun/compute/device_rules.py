@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from zun.common.states import Kind
-from zun.container.driver import ContainerDevices
+from zun.container.driver.devices import ContainerDevices
 from zun.objects import Container
 from zun.objects.placement import requested_devices
 from zun.topology import Plan

@@ -18,7 +18,7 @@ from zun.compute.operations import PATIENCE
 from zun.compute.recovery import Outcome
 from zun.compute.terminals import TerminalDesk
 from zun.compute.work_queues import Kind, Work, WorkQueues
-from zun.container.driver import Console
+from zun.container.driver.console import Console
 from zun.messaging import rpc
 from zun.messaging.compute_api import Size
 from zun.objects import Container

@@ -21,7 +21,7 @@ from typing import Any, Self
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import SETTLED, Status
-from zun.container.driver import NO_ENGINE, EngineFacts, Facts, Store
+from zun.container.driver.facts import NO_ENGINE, EngineFacts, Facts, Store
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
 

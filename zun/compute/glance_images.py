@@ -23,8 +23,7 @@ from zun.common import exceptions
 from zun.common.image_reference import OF_SERVICE
 from zun.common.single_flight import SingleFlight
 from zun.common.units import MIB
-from zun.container import driver
-from zun.container.driver import ImageFacts, LocalImage
+from zun.container.driver.images import ImageFacts, Images, LocalImage
 from zun.image import glance
 from zun.image.archives import Renamed
 from zun.image.driver import ImageService
@@ -63,7 +62,7 @@ class GlanceImages:
     """``service`` is None on a host that is not configured for Glance."""
 
     def __init__(
-        self, service: ImageService | None, runtime: driver.Images, folder: pathlib.Path, limit_mib: int
+        self, service: ImageService | None, runtime: Images, folder: pathlib.Path, limit_mib: int
     ) -> None:
         self._service = service
         self._runtime = runtime
@@ -72,7 +71,7 @@ class GlanceImages:
         self._downloads = SingleFlight()
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, runtime: driver.Images) -> Self:
+    def from_conf(cls, conf: cfg.ConfigOpts, runtime: Images) -> Self:
         folder = pathlib.Path(conf.glance.images_directory or pathlib.Path(conf.state_path, "images"))
         return cls(glance.configured(conf), runtime, folder, conf.glance.image_cache_mb)
 

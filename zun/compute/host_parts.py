@@ -23,7 +23,7 @@ from zun.compute.resizer import Resizer
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.compute.work_queues import WorkQueues
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.placement.reporter import Ledger

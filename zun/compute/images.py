@@ -18,8 +18,8 @@ from zun.common.image_reference import INTERNAL, Reference, canonical, join, reg
 from zun.common.secrets import Cipher
 from zun.common.states import ImageStatus
 from zun.compute.glance_images import GlanceImages, local_name
-from zun.container import driver
-from zun.container.driver import ImageFacts, RegistryAuth
+from zun.container.driver.images import ImageFacts, RegistryAuth
+from zun.container.driver.images import Images as RuntimeImages
 from zun.objects import Container, Image, Registry
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD, image_found
 
@@ -157,7 +157,7 @@ class ImageStore:
     this image may use it. Every other image is open to all projects.
     """
 
-    def __init__(self, hostname: str, runtime: driver.Images, glance: GlanceImages) -> None:
+    def __init__(self, hostname: str, runtime: RuntimeImages, glance: GlanceImages) -> None:
         self._hostname = hostname
         self._runtime = runtime
         self._glance = glance
@@ -301,7 +301,7 @@ def _listed(term: str) -> str:
 class Images:
     """Pulls, deletes and finds images on one host."""
 
-    def __init__(self, runtime: driver.Images, accounts: Accounts, store: ImageStore, glance: GlanceImages) -> None:
+    def __init__(self, runtime: RuntimeImages, accounts: Accounts, store: ImageStore, glance: GlanceImages) -> None:
         self._runtime = runtime
         self._accounts = accounts
         self._store = store

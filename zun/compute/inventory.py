@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from zun.common import exceptions, traits
 from zun.compute import page_reserve
-from zun.container.driver import HostFacts
+from zun.container.driver.facts import HostFacts
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
 from zun.topology import CpuSet, HostTopology, Plan, device_spec, ranges

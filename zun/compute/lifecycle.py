@@ -23,7 +23,7 @@ from zun.compute.record import logged, recorded
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
 from zun.compute.work_queues import Work
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.objects import Container, Image
 from zun.objects.image import REBUILD

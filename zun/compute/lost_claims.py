@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from zun.common.states import Status
 from zun.compute.resize_rules import resized
-from zun.container.driver import RuntimeState
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import held_plan, placement_request
 from zun.topology import CellShare, CPUPolicy, CpuSet, HostTopology, Plan, Refusal, Usage, amounts

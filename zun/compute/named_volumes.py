@@ -5,7 +5,7 @@ import logging
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.container.driver import Volumes
+from zun.container.driver.volumes import Volumes
 from zun.objects import Volume
 from zun.volume.runtime import volume_name
 

@@ -17,7 +17,7 @@ from oslo_utils import uuidutils
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.compute.work_queues import WorkQueues
-from zun.container.driver import Plug
+from zun.container.driver.lifecycle import Plug
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, NetworkPort
 from zun.objects.container import published_ports

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oslo_utils import strutils
 
-from zun.container.driver import PageStock
+from zun.container.driver.hugepages import PageStock
 from zun.topology import HostTopology, Plan
 
 Pages = dict[int, dict[int, int]]

@@ -8,7 +8,7 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status, TaskState
-from zun.container.driver import OUT_OF_MEMORY, RuntimeState
+from zun.container.driver.state import OUT_OF_MEMORY, RuntimeState
 from zun.container.weights import SHARES_PER_CPU, may_be
 from zun.objects import Container
 from zun.objects.base import naive

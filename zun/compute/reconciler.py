@@ -17,7 +17,8 @@ from zun.compute.record import logged
 from zun.compute.records import Records
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
 from zun.messaging.notifications import Notifier
 from zun.objects import Container, ContainerActionEvent
 from zun.objects.base import naive

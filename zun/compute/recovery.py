@@ -20,7 +20,8 @@ from zun.compute.operations import Operations
 from zun.compute.reconciler import Reconciler
 from zun.compute.records import Record, Records
 from zun.compute.recovery_rules import NO_RECORD, row_of, why_not
-from zun.container.driver import Inspector, RuntimeState
+from zun.container.driver.inspector import Inspector
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import disk_promised, held_plan
 from zun.topology import Plan

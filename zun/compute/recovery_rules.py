@@ -9,7 +9,7 @@ from oslo_versionedobjects import fields
 
 from zun.common.states import Kind, Status
 from zun.compute.records import Record
-from zun.container.driver import RuntimeState
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.base import TimeField
 from zun.objects.placement import held_plan

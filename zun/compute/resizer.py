@@ -16,7 +16,7 @@ from zun.compute.record import logged
 from zun.compute.resize_rules import Resize
 from zun.compute.runtime_objects import RuntimeObjects
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging.compute_api import Size
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, disk_promised, held_plan

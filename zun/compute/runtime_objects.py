@@ -19,14 +19,12 @@ from zun.compute.networks import Networks
 from zun.compute.reconcile_rules import take_over, told_by_runtime
 from zun.compute.record import logged
 from zun.compute.shared_pool import SharedPool
-from zun.container.driver import (
-    HUGE_PAGES_TARGET,
-    ContainerDevices,
-    ContainerDriver,
-    KernelView,
-    RuntimeMount,
-    RuntimeState,
-)
+from zun.container.driver.devices import ContainerDevices
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.hugepages import HUGE_PAGES_TARGET
+from zun.container.driver.inspector import KernelView
+from zun.container.driver.lifecycle import RuntimeMount
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container, NetworkPort
 from zun.topology import CpuSet, Plan
 from zun.topology.devices import Device

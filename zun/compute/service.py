@@ -43,7 +43,7 @@ from zun.compute.shared_pool import SharedPool
 from zun.compute.terminals import TerminalDesk
 from zun.compute.watch import follow
 from zun.compute.work_queues import Kind, Work, WorkQueues
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.messaging import releases, rpc
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI

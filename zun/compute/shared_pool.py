@@ -20,7 +20,8 @@ from typing import TypeVar
 from zun.common import exceptions, metrics
 from zun.common.states import Status
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.container.driver import ContainerDriver, RuntimeState
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.topology import CPUPolicy, CpuSet, HostTopology, Plan, Usage
 from zun.topology.cpuset import NO_CPUS

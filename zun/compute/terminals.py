@@ -5,7 +5,7 @@ import urllib.parse
 from collections.abc import Sequence
 
 from zun.common.context import RequestContext
-from zun.container.driver import Terminals
+from zun.container.driver.terminals import Terminals
 from zun.objects import ConsoleToken, Container
 
 

@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from zun.container.driver import RESYNC, EventSource
+from zun.container.driver.events import RESYNC, EventSource
 
 LOG = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from zun.common.context import admin_context
 from zun.common.units import MIB
 from zun.console.access import granted, origin_refusal
 from zun.console.listener import Listener
-from zun.container.driver import Stream, Terminals
+from zun.container.driver.terminals import Stream, Terminals
 from zun.objects import ConsoleToken, Container
 
 LOG = logging.getLogger(__name__)

@@ -33,7 +33,8 @@ from zun.container.docker.client import (
     object_name,
 )
 from zun.container.docker.errors import says
-from zun.container.driver import LABEL_PROJECT, Plug
+from zun.container.driver.lifecycle import Plug
+from zun.container.driver.volumes import LABEL_PROJECT
 from zun.network.driver import Plugged, PortView
 from zun.network.firewall import BRIDGE_PREFIX, Firewall
 

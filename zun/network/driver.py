@@ -8,7 +8,7 @@ Each method may be repeated after a crash. Failures raise the same exceptions as
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from zun.container.driver import Plug
+from zun.container.driver.lifecycle import Plug
 
 
 class Plugged(Protocol):

@@ -9,7 +9,7 @@ from typing import Self
 from oslo_config import cfg
 
 from zun.common import exceptions
-from zun.container.driver import Plug
+from zun.container.driver.lifecycle import Plug
 from zun.network.driver import Plugged, PortView
 
 

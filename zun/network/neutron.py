@@ -18,7 +18,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, metrics
 from zun.container.docker.client import Engine, Settings
-from zun.container.driver import Plug
+from zun.container.driver.lifecycle import Plug
 from zun.network.docker import DockerNetworks, bridge_name
 from zun.network.driver import PortView
 from zun.network.plugin import WIRING, Server, Switch, Wires, swept

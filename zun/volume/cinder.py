@@ -28,7 +28,7 @@ from oslo_utils import timeutils
 from zun.cinder.client import ATTACHING, ITSELF, NEW, OWNER, CinderClient, Record
 from zun.common import exceptions, metrics
 from zun.common.mounts import Mount
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.volume import filesystems
 from zun.volume.brick import Brick, Connector, masked
 

@@ -9,7 +9,7 @@ host in ``prepare`` and disconnect it in ``remove``.
 from typing import Protocol
 
 from zun.common.mounts import Mount
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 
 
 class VolumeDriver(Protocol):

@@ -3,7 +3,7 @@
 
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.volume.volumes import Volumes
 
 

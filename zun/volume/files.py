@@ -5,7 +5,7 @@ import base64
 from pathlib import Path
 
 from zun.common.mounts import Mount
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.volume.places import clear, failed, there
 
 

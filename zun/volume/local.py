@@ -13,7 +13,7 @@ from pathlib import Path
 from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.common.units import MIB
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.volume.filesystems import DATA, add_data, mounted, run
 from zun.volume.places import clear, failed, there
 

@@ -5,7 +5,8 @@ import hashlib
 
 from zun.common.mounts import Mount
 from zun.common.units import MIB
-from zun.container.driver import LABEL_PROJECT, LABEL_VOLUME, RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
+from zun.container.driver.volumes import LABEL_PROJECT, LABEL_VOLUME
 
 
 class _ByTheRuntime:

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount, mounts_of
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.objects import Container
 from zun.volume.cinder import CinderDriver
 from zun.volume.driver import VolumeDriver

@@ -12,7 +12,7 @@ from docker import errors as docker_errors
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.errors import NO_PODMAN_OBJECT, says, unbroken
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 
 #: The word, for example in ``archive/tar: invalid tar header``, and not the letters in "restarting".
 _TAR = re.compile(r"\btar\b", re.IGNORECASE)

@@ -30,15 +30,9 @@ from zun.container.docker.kernel import (
     own_group,
     steps_below,
 )
-from zun.container.driver import (
-    ContainerView,
-    Intruder,
-    ParentGroup,
-    PinningView,
-    RuntimeState,
-    ThreadGroup,
-    Throttling,
-)
+from zun.container.driver.audit import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.container import ContainerView
+from zun.container.driver.state import RuntimeState
 from zun.topology import CpuSet
 from zun.topology.files import text_of
 from zun.topology.mounts import lines_of, mountinfo

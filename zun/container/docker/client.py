@@ -22,7 +22,7 @@ from zun.common.naming import Named
 from zun.container.docker.errors import Adviser, translated
 from zun.container.docker.profile import STANDARD, Profile
 from zun.container.docker.registries import PUBLIC_ONLY, Registries
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 
 PATIENCE = 3600.0  # seconds
 ASKING_VERSION = "1.41"  # for asking the daemon for its version, which works with any version

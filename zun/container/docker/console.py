@@ -15,7 +15,7 @@ from zun.common.processes import FIELDS
 from zun.common.units import MIB
 from zun.container.docker.client import OnEngine, ask, object_name
 from zun.container.docker.hijack import hijack
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 from zun.topology import amounts
 from zun.topology.files import text_of
 

@@ -12,7 +12,8 @@ from zun.common.states import Kind
 from zun.common.units import MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, NOWHERE, Settings, object_name
 from zun.container.docker.devices import VARIABLE as DEVICES_VARIABLE
-from zun.container.driver import ContainerView, Plug, RuntimeMount
+from zun.container.driver.container import ContainerView
+from zun.container.driver.lifecycle import Plug, RuntimeMount
 from zun.container.weights import Curve, linear, shares_for
 from zun.topology import CPUPolicy
 

@@ -31,7 +31,10 @@ from zun.container.docker.devices import (
 )
 from zun.container.docker.kernel import locate, own_group, steps_below
 from zun.container.docker.state import runtime_state
-from zun.container.driver import ContainerDevices, ContainerView, DeviceAccess, RuntimeState
+from zun.container.driver.audit import DeviceAccess
+from zun.container.driver.container import ContainerView
+from zun.container.driver.devices import ContainerDevices
+from zun.container.driver.state import RuntimeState
 from zun.topology.devices import DeviceType
 from zun.topology.files import text_of
 from zun.topology.mounts import mountinfo

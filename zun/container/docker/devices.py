@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zun.container.cdi import CdiDevices, CdiMount, DeviceNode, Edits
-from zun.container.driver import ContainerDevices, RuntimeMount
+from zun.container.driver.devices import ContainerDevices
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.topology.device_request import GivenDevice, port_of
 from zun.topology.devices import Device, DeviceType
 

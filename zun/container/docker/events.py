@@ -14,7 +14,7 @@ from docker.types import CancellableStream
 from zun.common import exceptions
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, OnEngine
 from zun.container.docker.errors import FOREIGN
-from zun.container.driver import RESYNC, RuntimeEvent
+from zun.container.driver.events import RESYNC, RuntimeEvent
 
 LOG = logging.getLogger(__name__)
 

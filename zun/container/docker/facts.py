@@ -13,7 +13,7 @@ from docker import APIClient
 
 from zun.common.units import GIB, MIB
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID, OnEngine, ask
-from zun.container.driver import NO_ENGINE, EngineFacts, HostFacts, Judge, Store
+from zun.container.driver.facts import NO_ENGINE, EngineFacts, HostFacts, Judge, Store
 from zun.topology.mounts import mountinfo, mounts_in
 
 LOG = logging.getLogger(__name__)

@@ -23,7 +23,9 @@ from zun.common import exceptions
 from zun.container.docker.audit import cgroup_mounts
 from zun.container.docker.client import Engine, OnEngine
 from zun.container.docker.kernel import locate, own_group, steps_below
-from zun.container.driver import HUGE_PAGES_TARGET, ContainerView, HugePageView, PageStock, RuntimeState
+from zun.container.driver.container import ContainerView
+from zun.container.driver.hugepages import HUGE_PAGES_TARGET, HugePageView, PageStock
+from zun.container.driver.state import RuntimeState
 from zun.topology.files import text_of
 from zun.topology.mounts import mountinfo, mounts_in
 

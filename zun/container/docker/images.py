@@ -19,7 +19,8 @@ from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, OnEngine
 from zun.container.docker.create import CLAIM_VARIABLES
 from zun.container.docker.devices import NVIDIA_VARIABLE
 from zun.container.docker.errors import failure_in, says, unbroken
-from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
+from zun.container.driver.container import ContainerView
+from zun.container.driver.images import ImageFacts, LocalImage, RegistryAuth
 
 LOG = logging.getLogger(__name__)
 

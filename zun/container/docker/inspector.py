@@ -9,7 +9,8 @@ from docker import errors as docker_errors
 from zun.container.docker.client import LABEL_HOST, LABEL_UUID
 from zun.container.docker.kernel import DockerKernel
 from zun.container.docker.state import runtime_state
-from zun.container.driver import ContainerView, RuntimeState
+from zun.container.driver.container import ContainerView
+from zun.container.driver.state import RuntimeState
 
 
 class DockerInspector(DockerKernel):

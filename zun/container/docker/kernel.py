@@ -15,7 +15,9 @@ from pathlib import Path, PurePosixPath
 from zun.common import exceptions
 from zun.common.states import Status
 from zun.container.docker.client import OnEngine
-from zun.container.driver import ContainerView, KernelView, RuntimeState
+from zun.container.driver.container import ContainerView
+from zun.container.driver.inspector import KernelView
+from zun.container.driver.state import RuntimeState
 from zun.container.weights import linear
 from zun.topology import CpuSet
 from zun.topology.files import text_of

@@ -17,7 +17,9 @@ from zun.container.docker.errors import memory_blamed, says
 from zun.container.docker.facts import disk_quota_supported
 from zun.container.docker.kernel import DockerKernel
 from zun.container.docker.weighing import DockerWeights
-from zun.container.driver import NO_DEVICES, ContainerDevices, ContainerView, Plug, RuntimeMount
+from zun.container.driver.container import ContainerView
+from zun.container.driver.devices import NO_DEVICES, ContainerDevices
+from zun.container.driver.lifecycle import Plug, RuntimeMount
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from oslo_config import cfg
 
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 
 #: Capabilities that a container does not have. Podman leaves out the same, so images are tested without them.
 DROPPED = ("AUDIT_WRITE", "MKNOD", "NET_RAW")

@@ -17,7 +17,7 @@ from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limit
 from zun.container.docker.errors import ENDING
 from zun.container.docker.kernel import memory_in_use
 from zun.container.docker.weighing import DockerWeights
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 from zun.container.weights import Curve, linear
 from zun.topology import CPUPolicy
 from zun.topology.files import text_of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate Docker's description of an object into a :class:`~zun.container.driver.RuntimeState`, as pure functions."""
+"""Translate Docker's description of an object into a ``RuntimeState``, as pure functions."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from zun.common.units import MIB
 from zun.container.docker.client import DEFAULT_PREFIX, NAME_PREFIX
 from zun.container.docker.create import QUOTA_PERIOD_US, dedicated_in
 from zun.container.docker.devices import told_in
-from zun.container.driver import DEFAULT_NETWORK, OUT_OF_MEMORY, RuntimeState
+from zun.container.driver.state import DEFAULT_NETWORK, OUT_OF_MEMORY, RuntimeState
 from zun.container.weights import SHARES_PER_CPU
 
 _ENDED = frozenset({"exited", "removing"})

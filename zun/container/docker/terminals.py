@@ -17,7 +17,8 @@ from zun.container.docker.client import OnEngine, object_name
 from zun.container.docker.console import payload
 from zun.container.docker.errors import FOREIGN
 from zun.container.docker.hijack import Secured, hijack
-from zun.container.driver import ContainerView, Stream
+from zun.container.driver.container import ContainerView
+from zun.container.driver.terminals import Stream
 
 _READ = 64 * 1024
 _START_SECONDS = 10  # for a proxy to start a command

@@ -7,7 +7,7 @@ from docker import errors as docker_errors
 
 from zun.common import exceptions
 from zun.container.docker.client import OnEngine
-from zun.container.driver import LABEL_VOLUME
+from zun.container.driver.volumes import LABEL_VOLUME
 
 
 class DockerVolumes(OnEngine):

@@ -7,7 +7,7 @@ from pathlib import Path
 from zun.common import exceptions
 from zun.container.docker.client import Engine, OnEngine, object_name
 from zun.container.docker.kernel import cpu_weight
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 from zun.container.weights import Curve, curve_of, linear, shares_for, weight_of
 from zun.topology import CPUPolicy
 from zun.topology.files import text_of

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zun.common import exceptions
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 from zun.container.fake.operations import OnRuntime
 
 

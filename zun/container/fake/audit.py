@@ -5,16 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zun.common.units import MIB
-from zun.container.driver import (
-    DeviceAccess,
-    Intruder,
-    KernelView,
-    PageStock,
-    ParentGroup,
-    PinningView,
-    ThreadGroup,
-    Throttling,
-)
+from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.hugepages import PageStock
+from zun.container.driver.inspector import KernelView
 from zun.container.fake.runtime import RuntimeObject
 from zun.topology import CpuSet
 from zun.topology.device_request import GivenDevice

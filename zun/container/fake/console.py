@@ -8,7 +8,7 @@ from typing import Any
 from zun.common import exceptions, naming
 from zun.common.logs import since_epoch, tail_lines
 from zun.common.processes import FIELDS
-from zun.container.driver import ContainerView
+from zun.container.driver.container import ContainerView
 from zun.container.fake.operations import OnRuntime
 from zun.container.fake.runtime import Outcome, pretend
 from zun.topology import amounts

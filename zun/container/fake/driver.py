@@ -18,28 +18,16 @@ from typing import Self
 from oslo_config import cfg
 
 from zun.common import exceptions
-from zun.container.driver import (
-    HUGE_PAGES_TARGET,
-    NO_DEVICES,
-    RESYNC,
-    ContainerDevices,
-    ContainerView,
-    DeviceAccess,
-    EngineFacts,
-    HostFacts,
-    HugePageView,
-    ImageFacts,
-    Intruder,
-    Judge,
-    KernelView,
-    PageStock,
-    PinningView,
-    Plug,
-    RuntimeEvent,
-    RuntimeMount,
-    RuntimeState,
-    Store,
-)
+from zun.container.driver.audit import DeviceAccess, Intruder, PinningView
+from zun.container.driver.container import ContainerView
+from zun.container.driver.devices import NO_DEVICES, ContainerDevices
+from zun.container.driver.events import RESYNC, RuntimeEvent
+from zun.container.driver.facts import EngineFacts, HostFacts, Judge, Store
+from zun.container.driver.hugepages import HUGE_PAGES_TARGET, HugePageView, PageStock
+from zun.container.driver.images import ImageFacts
+from zun.container.driver.inspector import KernelView
+from zun.container.driver.lifecycle import Plug, RuntimeMount
+from zun.container.driver.state import RuntimeState
 from zun.container.fake.archives import InMemoryArchives
 from zun.container.fake.audit import PAGE_SIZES, AuditedKernel
 from zun.container.fake.console import InMemoryConsole

@@ -12,7 +12,8 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.image_reference import INTERNAL
-from zun.container.driver import ContainerView, ImageFacts, LocalImage, RegistryAuth
+from zun.container.driver.container import ContainerView
+from zun.container.driver.images import ImageFacts, LocalImage, RegistryAuth
 from zun.container.fake.operations import OnRuntime
 
 _UNTAGGED = re.compile(r":[^:/@]+@")

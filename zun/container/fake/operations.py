@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zun.common import exceptions
-from zun.container.driver import ContainerView, HostFacts, Judge
+from zun.container.driver.container import ContainerView
+from zun.container.driver.facts import HostFacts, Judge
 from zun.container.fake.runtime import InMemoryRuntime, RuntimeObject
 
 

@@ -12,14 +12,10 @@ from datetime import UTC, datetime
 
 from zun.common import exceptions
 from zun.common.states import KEPT_WHEN_NEVER_STARTED, Status
-from zun.container.driver import (
-    OUT_OF_MEMORY,
-    Plug,
-    RuntimeEvent,
-    RuntimeMount,
-    RuntimeState,
-    Store,
-)
+from zun.container.driver.events import RuntimeEvent
+from zun.container.driver.facts import Store
+from zun.container.driver.lifecycle import Plug, RuntimeMount
+from zun.container.driver.state import OUT_OF_MEMORY, RuntimeState
 from zun.topology.device_request import GivenDevice
 
 #: Exit codes of a process that SIGKILL or SIGTERM ended.

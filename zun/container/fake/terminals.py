@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zun.common import exceptions, naming
-from zun.container.driver import ContainerView, Stream
+from zun.container.driver.container import ContainerView
+from zun.container.driver.terminals import Stream
 from zun.container.fake.operations import OnRuntime
 from zun.container.fake.runtime import pretend
 

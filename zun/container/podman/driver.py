@@ -18,7 +18,8 @@ from zun.container.docker.client import Settings, object_name
 from zun.container.docker.create import restart_policy
 from zun.container.docker.driver import DockerDriver
 from zun.container.docker.kernel import kernel_view
-from zun.container.driver import ContainerView, HostFacts
+from zun.container.driver.container import ContainerView
+from zun.container.driver.facts import HostFacts
 from zun.container.podman.client import LIMITS, PodmanEngine
 from zun.topology import CpuSet
 from zun.topology.files import text_of

@@ -35,7 +35,7 @@ from zun.compute.service import ComputeService
 from zun.compute.work_queues import Kind
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.conductor.facts import Rows
-from zun.container.driver import RuntimeEvent
+from zun.container.driver.events import RuntimeEvent
 from zun.container.fake import InMemoryDriver
 from zun.db import container_actions, network_ports, services
 from zun.db import containers as db

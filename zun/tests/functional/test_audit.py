@@ -11,7 +11,7 @@ from zun.common import exceptions
 from zun.compute import auditor
 from zun.compute.auditor import Reading
 from zun.compute.interrupts import Interrupts
-from zun.container.driver import Intruder, ParentGroup, Throttling
+from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine

@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.states import Kind
-from zun.container.driver import ImageFacts
+from zun.container.driver.images import ImageFacts
 from zun.db import capsules as db_capsules
 from zun.db import compute_nodes
 from zun.db import containers as db

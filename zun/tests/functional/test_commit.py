@@ -8,7 +8,7 @@ from oslo_db import exception as db_exc
 
 from zun.common import exceptions
 from zun.compute import service
-from zun.container.driver import ImageFacts
+from zun.container.driver.images import ImageFacts
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers
 from zun.db import images as db

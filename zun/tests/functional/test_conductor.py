@@ -29,7 +29,7 @@ from zun.compute.images import Accounts
 from zun.compute.inventory import inventory
 from zun.conductor import facts, rules
 from zun.conductor.endpoint import ConductorEndpoint
-from zun.container.driver import RegistryAuth
+from zun.container.driver.images import RegistryAuth
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, container_actions, containers, models, services, session
 from zun.db.permits import Permits

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.container.driver import DeviceAccess
+from zun.container.driver.audit import DeviceAccess
 from zun.db import containers as db
 from zun.db import models, session
 from zun.objects.placement import held_plan, placement_request

@@ -10,7 +10,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute.reconcile_rules import GONE
-from zun.container.driver import EngineFacts, Store
+from zun.container.driver.facts import EngineFacts, Store
 from zun.db import compute_nodes, services
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for

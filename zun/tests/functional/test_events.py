@@ -13,7 +13,7 @@ from zun.common.states import TaskState
 from zun.compute import service
 from zun.compute.reconcile_rules import GONE
 from zun.compute.work_queues import Work
-from zun.container.driver import OUT_OF_MEMORY
+from zun.container.driver.state import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects import Container

@@ -8,7 +8,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute import auditor
-from zun.container.driver import HUGE_PAGES_TARGET, PageStock
+from zun.container.driver.hugepages import HUGE_PAGES_TARGET, PageStock
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine

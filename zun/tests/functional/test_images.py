@@ -12,7 +12,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.compute import service
-from zun.container.driver import ImageFacts, RegistryAuth
+from zun.container.driver.images import ImageFacts, RegistryAuth
 from zun.db import containers as db_containers
 from zun.db import image_grants, registries
 from zun.db import images as db

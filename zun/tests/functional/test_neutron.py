@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from zun.common import exceptions
 from zun.common.context import admin_context
-from zun.container.driver import Plug
+from zun.container.driver.lifecycle import Plug
 from zun.db import container_actions, containers, models, network_ports, session
 from zun.network.plugin import WIRING, Wires
 from zun.neutron.ports import Wiring

@@ -8,7 +8,7 @@ import pytest
 from zun.api.creation import host_hints
 from zun.api.settings import Settings
 from zun.common import traits
-from zun.container.driver import EngineFacts
+from zun.container.driver.facts import EngineFacts
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver
 from zun.db import compute_nodes
 from zun.network.fake import InMemoryNetworks

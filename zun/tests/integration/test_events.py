@@ -14,7 +14,7 @@ import pytest
 from zun.compute.reconcile_rules import GONE
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
-from zun.container.driver import OUT_OF_MEMORY
+from zun.container.driver.state import OUT_OF_MEMORY
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.own_daemon import own_daemon

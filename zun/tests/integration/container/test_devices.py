@@ -17,7 +17,8 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker import DockerDriver, network_cards
 from zun.container.docker.kernel import locate
-from zun.container.driver import ContainerDevices, DeviceAccess
+from zun.container.driver.audit import DeviceAccess
+from zun.container.driver.devices import ContainerDevices
 from zun.tests.fixtures import wait_for
 from zun.tests.unit.container.contract import Rig
 from zun.tests.unit.container.samples import Sample

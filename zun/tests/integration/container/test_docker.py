@@ -19,7 +19,8 @@ from zun.common.states import Status
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.docker.registries import PUBLIC_ONLY
-from zun.container.driver import RESYNC, RuntimeEvent, RuntimeMount
+from zun.container.driver.events import RESYNC, RuntimeEvent
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.unit.container.contract import Rig, listening

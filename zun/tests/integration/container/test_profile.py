@@ -13,7 +13,7 @@ import pytest
 
 from zun.common.states import Status
 from zun.container.docker.profile import STANDARD, Profile
-from zun.container.driver import ContainerDriver
+from zun.container.driver.driver import ContainerDriver
 from zun.tests.fixtures import wait_for
 from zun.tests.integration.container import packages
 from zun.tests.unit.container.contract import Rig

@@ -21,16 +21,9 @@ from zun.compute.audit_rules import (
     unreadable,
     verdicts,
 )
-from zun.container.driver import (
-    DeviceAccess,
-    HugePageView,
-    Intruder,
-    PageStock,
-    ParentGroup,
-    PinningView,
-    RuntimeState,
-    ThreadGroup,
-)
+from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup
+from zun.container.driver.hugepages import HugePageView, PageStock
+from zun.container.driver.state import RuntimeState
 from zun.placement.reporter import Differences
 from zun.topology import CpuSet
 

@@ -16,7 +16,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute.claims import Claim, Resources, Wanted
 from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.container.driver import ContainerDevices
+from zun.container.driver.devices import ContainerDevices
 from zun.container.fake import InMemoryDriver
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan, placement_request

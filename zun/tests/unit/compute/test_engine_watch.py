@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from zun.compute.engine_watch import EngineWatch, changes, refusal, should_exist
-from zun.container.driver import EngineFacts, Store
+from zun.container.driver.facts import EngineFacts, Store
 from zun.container.fake import InMemoryDriver
 
 BEFORE = Store("id-1", "/var/lib/docker", 2, "overlay2", "Docker")

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from zun.compute.auditor import Reading
-from zun.container.driver import Throttling
+from zun.container.driver.audit import Throttling
 from zun.tests.unit.compute.collected import collector
 from zun.tests.unit.topology.build import smt_host
 from zun.topology import PlacementRequest, Plan, Usage, plan

@@ -3,7 +3,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute.images import Account, Accounts, source
-from zun.container.driver import RegistryAuth
+from zun.container.driver.images import RegistryAuth
 from zun.tests.fixtures import own_conf
 
 MINE, OPERATORS = RegistryAuth("me", "1"), RegistryAuth("operator", "2")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zun.common.context import RequestContext
 from zun.compute.lost_claims import is_lost, recovered, seen
-from zun.container.driver import RuntimeState
+from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import ASKED_AS, cpuset_record, placement_request
 from zun.tests.functional.cloud import machine, without

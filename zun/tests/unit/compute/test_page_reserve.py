@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from zun.compute.page_reserve import lacking, parse, used_by_others
-from zun.container.driver import PageStock
+from zun.container.driver.hugepages import PageStock
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.foreign import Foreign, ForeignShare
 

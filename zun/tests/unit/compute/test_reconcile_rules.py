@@ -18,7 +18,7 @@ from zun.compute.reconcile_rules import (
     not_restarted,
     observed,
 )
-from zun.container.driver import OUT_OF_MEMORY, RuntimeState
+from zun.container.driver.state import OUT_OF_MEMORY, RuntimeState
 
 THEN = datetime.datetime(2026, 3, 4, 12, 0, 0, 5)
 LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)

@@ -2,7 +2,7 @@
 import pytest
 
 from zun.compute.runtime_objects import disagreements
-from zun.container.driver import KernelView
+from zun.container.driver.inspector import KernelView
 from zun.topology import CpuSet
 
 CPUS, MEMS = CpuSet("2-3"), CpuSet("1")

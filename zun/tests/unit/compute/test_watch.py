@@ -5,7 +5,7 @@ import threading
 
 from zun.compute import watch
 from zun.compute.watch import follow
-from zun.container.driver import RESYNC, RuntimeEvent
+from zun.container.driver.events import RESYNC, RuntimeEvent
 
 
 def test_following():

@@ -17,7 +17,9 @@ import pytest
 from zun.common import exceptions
 from zun.common.processes import FIELDS
 from zun.common.states import Status
-from zun.container.driver import RESYNC, ContainerDriver, RuntimeEvent, RuntimeState
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.events import RESYNC, RuntimeEvent
+from zun.container.driver.state import RuntimeState
 from zun.image.archives import Renamed
 from zun.tests.fixtures import wait_for
 from zun.tests.unit.container.samples import Sample

@@ -12,7 +12,7 @@ from zun.common.states import Status
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A container row, as far as :class:`zun.container.driver.ContainerView` goes."""
+    """A container row, as far as :class:`zun.container.driver.container.ContainerView` goes."""
 
     uuid: str = field(default_factory=lambda: str(uuids.uuid4()))
     kind: str = "container"

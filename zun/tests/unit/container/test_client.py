@@ -9,7 +9,7 @@ import pytest
 from zun.common import exceptions
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Engine, Settings
-from zun.container.driver import RESYNC
+from zun.container.driver.events import RESYNC
 from zun.network.docker import DockerNetworks
 from zun.tests.unit.container.daemon import OLD, Daemon, serving
 from zun.tests.unit.container.samples import Sample

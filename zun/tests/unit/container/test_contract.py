@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.container.driver import ImageFacts
+from zun.container.driver.images import ImageFacts
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver
 from zun.container.fake.runtime import InMemoryRuntime
 from zun.tests.unit.container.contract import DriverContract, Rig

@@ -8,7 +8,7 @@ from zun.common import exceptions
 from zun.container.docker.client import Settings
 from zun.container.docker.create import cpu_limits, endpoint, memory_limits, request_body
 from zun.container.docker.profile import Profile
-from zun.container.driver import Plug, RuntimeMount
+from zun.container.driver.lifecycle import Plug, RuntimeMount
 from zun.tests.unit.container.samples import Sample
 
 MIB = 1 << 20

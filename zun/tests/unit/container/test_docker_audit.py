@@ -14,7 +14,7 @@ from zun.container.docker.audit import (
     pinning_view,
     throttling,
 )
-from zun.container.driver import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.audit import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
 from zun.topology import CpuSet
 
 ID = "5bdd0e182a3835ae9ea6139ebb5482260441a5ee225639a6978757c5dc73abe7"

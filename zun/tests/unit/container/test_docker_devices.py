@@ -17,7 +17,8 @@ from zun.container.docker.devices import (
     told,
     told_in,
 )
-from zun.container.driver import ContainerDevices, RuntimeMount
+from zun.container.driver.devices import ContainerDevices
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.tests.unit.topology.machines import PLAIN, build
 from zun.topology import PlacementRequest, Plan, Usage, device_spec, discover, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice

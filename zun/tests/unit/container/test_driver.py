@@ -15,7 +15,9 @@ from zun.conf import register_opts
 from zun.container.docker import DockerDriver, facts
 from zun.container.docker.client import Settings
 from zun.container.docker.profile import Profile
-from zun.container.driver import ContainerDriver, ContainerView, RuntimeState
+from zun.container.driver.container import ContainerView
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
 from zun.container.fake import InMemoryDriver
 from zun.tests.unit.container.samples import Sample
 

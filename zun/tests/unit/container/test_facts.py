@@ -13,7 +13,7 @@ from zun.container.docker.facts import (
     host_facts,
     shared_flags,
 )
-from zun.container.driver import EngineFacts, HostFacts, Store
+from zun.container.driver.facts import EngineFacts, HostFacts, Store
 
 INFO = {
     "MemTotal": 25276514304,

@@ -7,7 +7,9 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.states import Status
-from zun.container.driver import ContainerView, ImageFacts, KernelView, RegistryAuth
+from zun.container.driver.container import ContainerView
+from zun.container.driver.images import ImageFacts, RegistryAuth
+from zun.container.driver.inspector import KernelView
 from zun.container.fake import DEFAULT_FACTS, InMemoryDriver, Update
 from zun.container.fake.runtime import pretend, signal_number
 from zun.tests.unit.container.contract import listening

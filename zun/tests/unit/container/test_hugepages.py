@@ -14,7 +14,8 @@ from zun.common import exceptions
 from zun.container.docker import hugepages
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.hugepages import DockerHugePages, label, mounted_size
-from zun.container.driver import HugePageView, PageStock, RuntimeState
+from zun.container.driver.hugepages import HugePageView, PageStock
+from zun.container.driver.state import RuntimeState
 from zun.tests.unit.container.samples import Sample
 
 ID = "5bdd0e182a3835ae9ea6139ebb5482260441a5ee225639a6978757c5dc73abe7"

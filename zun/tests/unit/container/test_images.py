@@ -18,7 +18,7 @@ from zun.container.docker.images import (
     local_images,
     search_result,
 )
-from zun.container.driver import ImageFacts, LocalImage, RegistryAuth
+from zun.container.driver.images import ImageFacts, LocalImage, RegistryAuth
 from zun.tests.unit.container.samples import Sample
 
 

@@ -16,7 +16,8 @@ from zun.common.states import Status
 from zun.container.docker import kernel
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.kernel import DockerKernel, kernel_view, processes_of, use_all_cpus
-from zun.container.driver import KernelView, RuntimeState
+from zun.container.driver.inspector import KernelView
+from zun.container.driver.state import RuntimeState
 from zun.tests.unit.container.samples import Sample
 from zun.topology import CpuSet
 

@@ -12,7 +12,7 @@ from zun.container.docker.create import request_body
 from zun.container.docker.errors import advice
 from zun.container.docker.facts import engine_facts, host_facts
 from zun.container.docker.state import runtime_state
-from zun.container.driver import Plug, RuntimeMount
+from zun.container.driver.lifecycle import Plug, RuntimeMount
 from zun.container.podman import answers
 from zun.container.podman.create import full_name, specification
 from zun.container.podman.driver import has_systemd, is_signal

@@ -6,7 +6,7 @@ import pytest
 
 from zun.common.states import Status
 from zun.container.docker.state import runtime_state
-from zun.container.driver import OUT_OF_MEMORY, RuntimeState
+from zun.container.driver.state import OUT_OF_MEMORY, RuntimeState
 
 NEVER = "0001-01-01T00:00:00Z"
 EARLIER, LATER = "2026-11-21T01:33:00.007937515Z", "2026-11-21T03:33:01.77724582+01:00"

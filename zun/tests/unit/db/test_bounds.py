@@ -9,7 +9,7 @@ import pytest
 
 from zun.common.states import Status
 from zun.compute.inventory import inventory
-from zun.container.driver import EngineFacts
+from zun.container.driver.facts import EngineFacts
 from zun.container.fake import InMemoryDriver
 from zun.db import bounds, models
 from zun.db.bounds import excess, problem

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
-from zun.container.driver import RuntimeMount
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.objects import Container
 from zun.volume import places
 from zun.volume.fake import InMemoryVolumeDriver
