@@ -34,9 +34,9 @@ from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
-from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
-from zun.compute.shared_pool import SharedPool
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.conductor.facts import Rows
 from zun.conductor.service import THREADS as CONDUCTOR_THREADS

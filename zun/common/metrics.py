@@ -2,7 +2,7 @@
 """The metrics of all programs, for Prometheus. Times are in seconds.
 
 A program counts its own events here. ``serve`` shows them over HTTP. The state of a host is read when somebody asks
-(``zun.compute.host_metrics``).
+(``zun.compute.host.host_metrics``).
 """
 
 import contextlib

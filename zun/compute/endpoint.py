@@ -10,14 +10,14 @@ import oslo_messaging
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext
 from zun.common.processes import selection
-from zun.compute.archives import Archives
-from zun.compute.auditor import Auditor
+from zun.compute.audit.auditor import Auditor
+from zun.compute.container.operations import PATIENCE
 from zun.compute.host_parts import HostParts
-from zun.compute.images import Images
-from zun.compute.operations import PATIENCE
-from zun.compute.recovery import Outcome
-from zun.compute.terminals import TerminalDesk
-from zun.compute.work_queues import Kind, Work, WorkQueues
+from zun.compute.images.archives import Archives
+from zun.compute.images.images import Images
+from zun.compute.images.terminals import TerminalDesk
+from zun.compute.kept.recovery import Outcome
+from zun.compute.work.work_queues import Kind, Work, WorkQueues
 from zun.container.driver.console import Console
 from zun.messaging import rpc
 from zun.messaging.compute_api import Size

@@ -20,29 +20,29 @@ from zun.common.context import RequestContext, admin_context
 from zun.common.disk_pools import PoolUse
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status, TaskState
-from zun.compute import page_reserve
-from zun.compute.archives import Archives, Space
-from zun.compute.auditor import Auditor
-from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.audit.auditor import Auditor
+from zun.compute.container.networks import Networks, Published
+from zun.compute.container.reconcile_rules import Step, first_step, not_restarted
+from zun.compute.container.reconciler import Seen
 from zun.compute.endpoint import ComputeEndpoint
-from zun.compute.engine_watch import EngineWatch
-from zun.compute.glance_images import GlanceImages, local_name
-from zun.compute.host_metrics import HostCollector
+from zun.compute.host import page_reserve
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.engine_watch import EngineWatch
+from zun.compute.host.host_metrics import HostCollector
+from zun.compute.host.inventory import Inventory, inventory, own_zone, plans_there
+from zun.compute.host.machine import discovered
+from zun.compute.host.neighbours import Namesakes, Neighbours
+from zun.compute.host.nvml_facts import NvmlFacts
+from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
-from zun.compute.images import Accounts, Images
-from zun.compute.inventory import Inventory, inventory, own_zone, plans_there
-from zun.compute.machine import discovered
-from zun.compute.neighbours import Namesakes, Neighbours
-from zun.compute.networks import Networks, Published
-from zun.compute.nvml_facts import NvmlFacts
-from zun.compute.reconcile_rules import Step, first_step, not_restarted
-from zun.compute.reconciler import Seen
-from zun.compute.records import Records
-from zun.compute.recovery import Outcome
-from zun.compute.shared_pool import SharedPool
-from zun.compute.terminals import TerminalDesk
-from zun.compute.watch import follow
-from zun.compute.work_queues import Kind, Work, WorkQueues
+from zun.compute.images.archives import Archives, Space
+from zun.compute.images.glance_images import GlanceImages, local_name
+from zun.compute.images.images import Accounts, Images
+from zun.compute.images.terminals import TerminalDesk
+from zun.compute.kept.records import Records
+from zun.compute.kept.recovery import Outcome
+from zun.compute.work.watch import follow
+from zun.compute.work.work_queues import Kind, Work, WorkQueues
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging import releases, rpc
 from zun.messaging.notifications import Notifier

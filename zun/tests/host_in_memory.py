@@ -6,15 +6,15 @@ from typing import Any
 
 from oslo_config import cfg
 
-from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.engine_watch import EngineWatch
-from zun.compute.glance_images import GlanceImages
+from zun.compute.container.networks import Networks, Published
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.engine_watch import EngineWatch
+from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
-from zun.compute.images import Accounts
-from zun.compute.networks import Networks, Published
-from zun.compute.records import Records
-from zun.compute.shared_pool import SharedPool
-from zun.compute.work_queues import WorkQueues
+from zun.compute.images.glance_images import GlanceImages
+from zun.compute.images.images import Accounts
+from zun.compute.kept.records import Records
+from zun.compute.work.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.network.fake import InMemoryNetworks
 from zun.placement.reporter import NoLedger

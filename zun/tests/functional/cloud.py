@@ -14,7 +14,7 @@ from zun import conf as zun_conf
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.compute.service import ComputeService
-from zun.compute.work_queues import Kind
+from zun.compute.work.work_queues import Kind
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.messaging import rpc

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from zun.common.states import SETTLED, Kind, Status
-from zun.compute.networks import settled
-from zun.compute.operations import TOO_LATE
-from zun.compute.shared_pool import pool_of
+from zun.compute.container.networks import settled
+from zun.compute.container.operations import TOO_LATE
+from zun.compute.host.shared_pool import pool_of
 from zun.container.fake import InMemoryDriver
 from zun.container.fake.runtime import RuntimeObject
 from zun.db import container_actions, network_ports

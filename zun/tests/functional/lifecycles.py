@@ -29,10 +29,10 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.secrets import Cipher
 from zun.compute import service as service_module
-from zun.compute.networks import settled
-from zun.compute.operations import TOO_LATE
+from zun.compute.container.networks import settled
+from zun.compute.container.operations import TOO_LATE
 from zun.compute.service import ComputeService
-from zun.compute.work_queues import Kind
+from zun.compute.work.work_queues import Kind
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.conductor.facts import Rows
 from zun.container.driver.events import RuntimeEvent

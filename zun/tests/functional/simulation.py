@@ -28,10 +28,10 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
-from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.inventory import inventory
-from zun.compute.reconcile_rules import Step, first_step
-from zun.compute.shared_pool import SharedPool
+from zun.compute.container.reconcile_rules import Step, first_step
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.inventory import inventory
+from zun.compute.host.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.db import services

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
-from zun.compute import archives
+from zun.compute.images import archives
 from zun.tests.fixtures import new_container, wait_for
 
 LARGE = bytes(range(256)) * 4096 * 5  # five pieces

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute import auditor
-from zun.compute.auditor import Reading
-from zun.compute.interrupts import Interrupts
+from zun.compute.audit import auditor
+from zun.compute.audit.auditor import Reading
+from zun.compute.host.interrupts import Interrupts
 from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -336,10 +336,11 @@ def test_what_cannot_be_read_is_never_taken_for_good(cloud, context, driver, ded
 
 def test_one_line_a_finding_and_not_again(cloud, context, driver, dedicated, caplog):
     by_hand(driver, dedicated, "0-7")
-    caplog.set_level(logging.INFO, "zun.compute.auditor")
+    caplog.set_level(logging.INFO, "zun.compute.audit.auditor")
 
     def lines():
-        said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "zun.compute.auditor"]
+        records = [each for each in caplog.records if each.name == "zun.compute.audit.auditor"]
+        said = [(each.levelname, each.getMessage()) for each in records]
         caplog.clear()
         return said
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute.inventory import inventory
-from zun.compute.shared_pool import pool_of
+from zun.compute.host.inventory import inventory
+from zun.compute.host.shared_pool import pool_of
 from zun.db import containers as db
 from zun.db import services
 from zun.objects import Container

@@ -25,8 +25,8 @@ from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.disk_pools import PoolUse
 from zun.common.secrets import Cipher
-from zun.compute.images import Accounts
-from zun.compute.inventory import inventory
+from zun.compute.host.inventory import inventory
+from zun.compute.images.images import Accounts
 from zun.conductor import facts, rules
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.container.driver.images import RegistryAuth

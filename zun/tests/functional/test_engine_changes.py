@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute.reconcile_rules import GONE
+from zun.compute.container.reconcile_rules import GONE
 from zun.container.driver.facts import EngineFacts, Store
 from zun.db import compute_nodes, services
 from zun.db import containers as db

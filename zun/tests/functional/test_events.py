@@ -11,8 +11,8 @@ import pytest
 from zun.common import exceptions
 from zun.common.states import TaskState
 from zun.compute import service
-from zun.compute.reconcile_rules import GONE
-from zun.compute.work_queues import Work
+from zun.compute.container.reconcile_rules import GONE
+from zun.compute.work.work_queues import Work
 from zun.container.driver.state import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db

@@ -13,7 +13,7 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.glance_images import FRESH_SECONDS, Kept, removable
+from zun.compute.images.glance_images import FRESH_SECONDS, Kept, removable
 from zun.container.driver.images import ImageFacts
 from zun.db import container_actions as db_actions
 from zun.db import containers as db_containers

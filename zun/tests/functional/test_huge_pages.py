@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute import auditor
+from zun.compute.audit import auditor
 from zun.container.driver.hugepages import HUGE_PAGES_TARGET, PageStock
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for

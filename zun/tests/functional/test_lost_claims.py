@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from zun.api import microversion
 from zun.api.views import hosts
-from zun.compute import creation
+from zun.compute.container import creation
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.objects import Container

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from zun.common.context import admin_context
-from zun.compute.networks import Networks, Published
+from zun.compute.container.networks import Networks, Published
 from zun.db import containers
 from zun.network.plugin import Wires
 from zun.objects import Container, NetworkPort

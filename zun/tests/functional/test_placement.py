@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute import endpoint, resizer
+from zun.compute import endpoint
+from zun.compute.container import resizer
 from zun.db import compute_nodes
 from zun.db import containers as db
 from zun.scheduler.bookings import Bookings

@@ -4,7 +4,7 @@
 import pytest
 
 from zun.common import exceptions
-from zun.compute.images import made_of
+from zun.compute.images.images import made_of
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for

@@ -10,7 +10,7 @@ import pytest
 from zun.cmd import db_manage
 from zun.common import exceptions
 from zun.common.context import admin_context
-from zun.compute.records import Records
+from zun.compute.kept.records import Records
 from zun.db import containers as db
 from zun.db import models, network_ports, quotas, session
 from zun.db import registries as db_registries

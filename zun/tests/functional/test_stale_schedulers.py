@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.compute.inventory import inventory
+from zun.compute.host.inventory import inventory
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import new_container

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from zun.common import exceptions
-from zun.compute.reconcile_rules import RESTARTS
+from zun.compute.container.reconcile_rules import RESTARTS
 from zun.container.fake import driver as fake
 from zun.db import container_actions as db_actions
 from zun.db import containers as db

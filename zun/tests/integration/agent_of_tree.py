@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from zun.cmd import program
 from zun.cmd.compute import load_network_driver
-from zun.compute.machine import discovered
+from zun.compute.host.machine import discovered
 from zun.compute.service import ComputeService
 from zun.container.docker import DockerDriver, network_cards
 from zun.container.docker.client import Settings

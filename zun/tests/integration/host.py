@@ -8,7 +8,7 @@ import uuid
 import docker
 
 from zun.common.context import RequestContext
-from zun.compute.machine import discovered
+from zun.compute.host.machine import discovered
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.docker.kernel import locate, steps_below

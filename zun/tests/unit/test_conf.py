@@ -11,7 +11,7 @@ from oslo_config import types as option_types
 import zun
 from zun import conf as zun_conf
 from zun.cmd import program
-from zun.compute.networks import Published
+from zun.compute.container.networks import Published
 from zun.compute.service import ComputeService
 from zun.conf import opts
 from zun.container.fake import InMemoryDriver

@@ -22,7 +22,8 @@ from zun.common import exceptions, secrets
 from zun.common.groups import Policy
 from zun.common.states import ImageStatus
 from zun.common.units import MIB
-from zun.compute import audit_rules, service
+from zun.compute import service
+from zun.compute.audit import audit_rules
 from zun.conf import opts
 from zun.container.docker import console, events
 from zun.db import bounds, container_actions, models, quotas, session

@@ -15,7 +15,7 @@ import yaml
 
 from zun.common import metrics
 from zun.scheduler.heartbeats import HeartbeatCollector
-from zun.tests.unit.compute.collected import collector
+from zun.tests.unit.compute.host.collected import collector
 from zun.tests.unit.topology.build import smt_host
 
 FOLDER = pathlib.Path(__file__).parents[3] / "etc" / "monitoring"

@@ -8,7 +8,7 @@ import docker
 import pytest
 
 from zun.common import exceptions
-from zun.compute.runtime_objects import page_mounts
+from zun.compute.container.runtime_objects import page_mounts
 from zun.container.docker.audit import cgroup_mounts
 from zun.container.docker.kernel import locate
 from zun.tests.unit.container.contract import Rig

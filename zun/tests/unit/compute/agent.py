@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of one host's agent around a runtime in memory and real rows."""
 
-from zun.compute.compute_node_tracker import ComputeNodeTracker
-from zun.compute.shared_pool import SharedPool
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.objects.placement import cpuset_record
 from zun.tests.fixtures import new_container

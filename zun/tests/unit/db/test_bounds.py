@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from zun.common.states import Status
-from zun.compute.inventory import inventory
+from zun.compute.host.inventory import inventory
 from zun.container.driver.facts import EngineFacts
 from zun.container.fake import InMemoryDriver
 from zun.db import bounds, models

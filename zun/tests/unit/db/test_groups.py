@@ -5,7 +5,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.db import containers, groups
 from zun.objects import Container
 from zun.objects.placement import cpuset_record

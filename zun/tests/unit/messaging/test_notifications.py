@@ -14,7 +14,7 @@ import pytest
 import zun
 from zun.common.context import RequestContext
 from zun.common.states import Status
-from zun.compute.audit_rules import Finding, Layer, Verdict
+from zun.compute.audit.audit_rules import Finding, Layer, Verdict
 from zun.messaging import rpc
 from zun.messaging.notifications import Notifier
 from zun.objects import Container

@@ -10,7 +10,7 @@ import pytest
 from zun.api import microversion
 from zun.common import states
 from zun.common.groups import Policy
-from zun.compute.audit_rules import Verdict
+from zun.compute.audit.audit_rules import Verdict
 from zun.osc import containers, groups, hosts, versions, waiting
 from zun.topology import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, ThreadPolicy
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.compute.machine import discovered
+from zun.compute.host.machine import discovered
 from zun.tests.unit.topology.machines import build, changed
 from zun.topology import discover
 from zun.topology.devices import Device, DeviceType

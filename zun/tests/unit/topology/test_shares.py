@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.compute.resize_rules import resized
+from zun.compute.container.resize_rules import resized
 from zun.tests.unit.topology.build import cell, host
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice

@@ -1,0 +1,1 @@
+"""What happens to one container: made, changed, looked at, removed."""

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The containers of a capsule: which come next, and what they come to together.
+
+The capsule's own object at the runtime, made and started like any container's, keeps the network and holds the claim.
+Its members join it, each on its part of that claim. Nothing here waits: a step is taken when something happened.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.states import ALIVE, Kind, Status
+from zun.compute.container.device_rules import shared_out
+from zun.compute.container.runtime_objects import RuntimeObjects
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
+from zun.objects import Container
+from zun.objects.placement import cpuset_record, held_plan
+from zun.topology import Plan
+from zun.topology.parting import parted
+
+LOG = logging.getLogger(__name__)
+
+_RUNS = ALIVE | {Status.RESTARTING}
+
+
+def rolled_up(statuses: Sequence[str]) -> Status:
+    """The status of a capsule whose object runs, by those of its members without the init containers."""
+    if Status.ERROR in statuses:
+        return Status.ERROR
+    if any(status in _RUNS for status in statuses):
+        return Status.RUNNING
+    return Status.STOPPED
+
+
+class CapsuleMembers:
+    """The members of the capsules of one host. Whoever calls this works on the capsule alone."""
+
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        driver: ContainerDriver,
+        objects: RuntimeObjects,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._driver = driver
+        self._objects = objects
+
+    def advance(self, context: RequestContext, capsule: Container, plan: Plan) -> bool:
+        """Take every step towards a running capsule that can be taken now. Returns whether it has come that far.
+
+        Safe to repeat. Raises CapsuleFailed when an init container failed, and what making and starting raise.
+        """
+        members = Container.list_by_capsule(context, capsule.uuid)
+        self._part(members, plan)
+        for init in (each for each in members if each.kind == Kind.INIT):
+            if not self._has_ended(context, init):
+                return False
+        for member in (each for each in members if each.kind == Kind.MEMBER):
+            if member.status == Status.CREATING:
+                self._run(context, member)
+        return True
+
+    def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
+        """``state`` of a capsule's object, which runs, with the status that its members come to, and why.
+
+        Members that joined its network before it was started again are in a network without a way out: they join anew.
+        """
+        members = [each for each in Container.list_by_capsule(context, capsule.uuid) if each.kind == Kind.MEMBER]
+        if capsule.started_at is not None and capsule.started_at.replace(tzinfo=None) != state.started_at:
+            for member in members:
+                self._rejoin(member, state)
+        reasons = [f"{each.name}: {each.status_reason}" for each in members if each.status == Status.ERROR]
+        return replace(state, status=rolled_up([each.status for each in members]), error="; ".join(reasons) or None)
+
+    def _rejoin(self, member: Container, capsule: RuntimeState) -> None:
+        state, part = self._driver.show(member), held_plan(member)
+        if state is None or state.started_at is None or capsule.started_at is None or part is None:
+            return
+        always = (member.restart_policy or {}).get("Name") == "always"
+        if state.started_at < capsule.started_at and (state.pid or always):
+            LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
+            try:
+                self._objects.reboot(member, part, 0)
+            except exceptions.PinningMismatch as exc:
+                member.status, member.status_reason = Status.ERROR, str(exc)
+                member.save()
+
+    def _part(self, members: Sequence[Container], plan: Plan) -> None:
+        """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other.
+
+        Raises Conflict when CPUs of ``plan`` are not there any more.
+        """
+        topology = self._tracker.topology
+        inits = [each for each in members if each.kind == Kind.INIT]
+        others = [each for each in members if each.kind == Kind.MEMBER]
+        groups = [[each] for each in inits] + [others]
+        for group in groups:
+            if all(each.cpuset for each in group):
+                continue
+            if gone := plan.cpus - topology.cpus:
+                raise exceptions.Conflict(
+                    f"CPUs {gone} went offline on the host while the capsule was made. Create it anew to be given "
+                    "others, or ask the operator of the host to bring them online."
+                )
+            parts = parted(topology, plan, [(each.cpu, each.memory) for each in group])
+            given = shared_out(plan, group) if group is others else [()] * len(group)
+            for member, part, devices in zip(group, parts, given, strict=True):
+                member.cpuset = cpuset_record(replace(part, devices=devices), topology)
+                member.host = self._hostname
+                member.save()
+        for member in members:
+            self._tracker.admit(member.uuid, str(member.capsule_uuid))
+
+    def _run(self, context: RequestContext, member: Container) -> None:
+        part = held_plan(member)
+        assert part is not None  # it was parted
+        self._objects.make(context, member, part)
+        self._objects.start(member, part)
+        member.save()
+        LOG.info("Container %s of capsule %s is %s", member.uuid, member.capsule_uuid, member.status)
+
+    def _has_ended(self, context: RequestContext, init: Container) -> bool:
+        """Start an init container unless it began. Return whether it has succeeded. Raises CapsuleFailed."""
+        if init.status == Status.STOPPED and init.exit_code == 0:
+            return True
+        state = self._driver.show(init)
+        if state is None or state.never_started:
+            self._run(context, init)
+            state = self._driver.show(init)
+        if state is None or state.status != Status.STOPPED:  # it runs, or is started again after a failure
+            return False
+        init.status, init.started_at, init.finished_at = Status.STOPPED, state.started_at, state.finished_at
+        init.exit_code = state.exit_code
+        init.save()
+        if state.exit_code != 0:
+            raise exceptions.CapsuleFailed(container=init.name, code=state.exit_code)
+        return True

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on an existing container: start, stop, reboot, rebuild, pause, kill, commit, delete.
+
+Each action may run twice for one container: after a crash, or because a message came twice.
+"""
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.common.image_reference import join
+from zun.common.naming import named
+from zun.common.states import Kind, Status, TaskState
+from zun.compute.container.networks import Networks, networks_of
+from zun.compute.container.operations import TOO_LATE, Operations
+from zun.compute.container.reconcile_rules import take_over
+from zun.compute.container.record import logged, recorded
+from zun.compute.container.runtime_objects import RuntimeObjects
+from zun.compute.host.holdings import Holdings
+from zun.compute.host.shared_pool import SharedPool
+from zun.compute.images.glance_images import GlanceImages
+from zun.compute.work.work_queues import Work
+from zun.container.driver.driver import ContainerDriver
+from zun.messaging.notifications import Notifier
+from zun.objects import Container, Image
+from zun.objects.image import REBUILD
+from zun.objects.placement import held_plan
+from zun.topology import Plan
+
+LOG = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    def __init__(
+        self,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        notifier: Notifier,
+        networks: Networks,
+        operations: Operations,
+        holdings: Holdings,
+        objects: RuntimeObjects,
+        glance: GlanceImages,
+    ) -> None:
+        self._pool = pool
+        self._driver = driver
+        self._notifier = notifier
+        self._networks = networks
+        self._operations = operations
+        self._holdings = holdings
+        self._objects = objects
+        self._glance = glance
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
+        with (
+            recorded(context, container.uuid, "start") as step,
+            self._operations.action(context, container.uuid, "start", TaskState.STARTING) as current,
+        ):
+            if current is None:
+                step.failed(TOO_LATE)
+                return
+            try:
+                self._objects.start(current, self._ready(context, current))
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s could not be started: %s", current.uuid, exc)
+                current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def _ready(self, context: RequestContext, container: Container) -> Plan:
+        """Prepare CPUs and networks for a start, and return the plan. Raises Conflict without a claim."""
+        plan = held_plan(container)
+        if plan is None:
+            raise exceptions.Conflict(
+                f"Container {named(container)} holds no resources, since its creation failed. Create it anew."
+            )
+        self._pool.ready(container, plan)
+        self._objects.align(container, plan)
+        if networks_of(container):  # somebody may have removed what nothing was running in
+            self._networks.settle(context, container)
+        if container.capsule_uuid is None:
+            self._networks.rejoin(container)
+        return plan
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if
+        ``request['run']`` says so.
+
+        It keeps what it holds. One that cannot be made or started is in Error with the reason. If it cannot be made,
+        its row goes on naming the image that it was made of before.
+        """
+        uuid = container.uuid
+        with self._operations.action(context, uuid, "rebuild", TaskState.REBUILDING) as current:
+            run = current is not None and bool(current.request.get("run"))
+            try:
+                with recorded(context, uuid, "rebuild", last=not run) as step:
+                    if current is None:
+                        step.failed(TOO_LATE)
+                        return
+                    plan = held_plan(current)
+                    if plan is None:
+                        raise exceptions.Conflict(
+                            f"Container {named(current)} holds no resources. Delete it, create it anew."
+                        )
+                    self._objects.make(context, current, plan, instead=True)
+                    current.status, current.status_reason = Status.CREATED, None
+                    current.started_at = current.finished_at = current.exit_code = None
+                if run:
+                    with recorded(context, uuid, "rebuild", "start"):
+                        self._objects.start(current, plan)
+            except exceptions.ContainerNotFound:
+                raise
+            except exceptions.ZunError as exc:
+                LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
+                if current is not None:
+                    current.status, current.status_detail = Status.ERROR, None
+                    current.status_reason = f"rebuild failed: {exc}"
+                    current.request = {name: value for name, value in current.request.items() if name != REBUILD}
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        def work(current: Container) -> None:
+            plan = self._ready(context, current)
+            try:
+                self._objects.reboot(current, plan, timeout)
+            except exceptions.PinningMismatch:
+                current.status = Status.ERROR
+                raise
+
+        self._simple(context, container, "reboot", TaskState.REBOOTING, work)
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self._simple(context, container, "pause", TaskState.PAUSING, self._driver.pause)
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self._simple(context, container, "unpause", TaskState.UNPAUSING, self._driver.unpause)
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
+
+    def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> bool:
+        """Send the signal while a stop is under way, which writes the result. Returns True: nothing is left to do."""
+        with recorded(context, container.uuid, "kill") as step:
+            try:
+                current = Container.get_by_uuid(context, container.uuid)
+                states.check_action("kill", current)
+                self._driver.kill(current, signal)
+                LOG.info("Container %s: kill beside its %s", current.uuid, current.task_state)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s: kill failed: %s", container.uuid, exc)
+        return True
+
+    def _simple(
+        self,
+        context: RequestContext,
+        container: Container,
+        action: str,
+        task_state: TaskState,
+        work: Callable[[Container], None],
+    ) -> None:
+        """One call to the runtime, after which the runtime says what the container is now."""
+        with (
+            recorded(context, container.uuid, action) as step,
+            self._operations.action(context, container.uuid, action, task_state) as current,
+        ):
+            if current is None:
+                step.failed(TOO_LATE)
+                return
+            current.status_reason = failure = None
+            try:
+                work(current)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
+                current.status_reason = failure = f"{action} failed: {exc}"
+            take_over(current, self._driver.show(current))
+            if current.status_reason is None:  # another status than before has a reason of its own, or none
+                current.status_reason = failure
+
+    def commit(self, context: RequestContext, container: Container, image_uuid: str) -> None:
+        """Make the image of this uuid of the container; if that fails, the image's row is removed.
+
+        Docker lets the processes stand still meanwhile. The row does not say so: nobody else may work on it. An image
+        for Glance is uploaded then, in a queue of its own, so that the container's next operation need not wait.
+        """
+        image: Image | None = None
+        with contextlib.suppress(exceptions.ImageNotFound):
+            image = Image.get_by_uuid(context, image_uuid)
+        uploads = image is not None and image.of_glance
+        with (
+            recorded(context, container.uuid, "commit", last=not uploads) as step,
+            self._operations.undisturbed(context, container.uuid) as current,
+        ):
+            if image is None:
+                step.failed(exceptions.ImageNotFound(image=image_uuid))
+                LOG.info("Image %s was deleted before it was made of container %s", image_uuid, container.uuid)
+                return
+            try:
+                if current is None:
+                    raise exceptions.Conflict(TOO_LATE)
+                states.check_action("commit", current)
+                if uploads:
+                    self._glance.note_use(image.uuid)
+                facts = self._driver.commit(current, image.local_name)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                LOG.warning("No image could be made of container %s: %s", container.uuid, exc)
+                self._drop_image(image)
+                return
+            if uploads:
+                image.status_detail = "Uploading the image to Glance"
+            else:
+                image.set_available(facts.image_id, facts.size)
+            try:
+                image.save()
+            except exceptions.ImageNotFound as exc:  # it was deleted meanwhile, when there was nothing to remove
+                step.failed(exc)
+                with logged("remove the image, which nobody wants any more, of", container.uuid):
+                    self._driver.remove_image(image.local_name)
+                return
+            LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
+        if uploads:
+            upload = functools.partial(self._upload, context, container.uuid, image)
+            self._operations.queues.put(image.uuid, Work(upload, also=container.uuid))
+
+    def _upload(self, context: RequestContext, uuid: str, image: Image) -> None:
+        """Give Glance the image that was made of container ``uuid``, whose row is not needed any more then."""
+        try:
+            with recorded(context, uuid, "commit", "upload"):
+                self._glance.give(image.uuid, join(image.repo, image.tag))
+        except exceptions.ZunError as exc:
+            LOG.warning("The image of container %s could not be uploaded: %s", uuid, exc)
+            self._drop_image(image)
+        else:
+            _forget(image)
+
+    def _drop_image(self, image: Image) -> None:
+        if image.of_glance:
+            self._glance.drop(image.uuid)
+        _forget(image)
+
+    def delete(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        force: bool = False,
+        stop_timeout: int | None = None,
+    ) -> None:
+        """Remove the container, its object first and its row last; what it held is free when no process is left.
+
+        One that the runtime fails to remove by force is a leftover from then on, and the next comparison tries again.
+        So is one that the runtime may make yet.
+        """
+        with (
+            self._operations.undisturbed(context, container.uuid) as current,
+            recorded(context, container.uuid, "delete") as step,
+        ):
+            if current is None:
+                return
+            leftover, networks = current.kind == Kind.LEFTOVER, networks_of(current)
+            force = force or leftover
+            if current.status != Status.DELETING:
+                current.status = Status.DELETING
+            current.task_state = TaskState.DELETING
+            current.save()
+            try:
+                if stop_timeout is not None:
+                    self._stop_if_there(current, stop_timeout)
+                self._objects.remove(context, current, force=force)
+            except exceptions.ZunError as exc:
+                step.failed(exc)
+                if not force:
+                    LOG.warning("Container %s could not be deleted: %s", current.uuid, exc)
+                    current.status, current.task_state = Status.ERROR, None
+                    current.status_reason = f"It could not be deleted: {exc}"
+                    current.save()
+                    return
+                LOG.warning("Container %s is deleted and not gone: it keeps what it holds: %s", current.uuid, exc)
+                if not leftover:
+                    self._abandon(context, current, networks)
+                return
+            if self._objects.may_come(current.uuid) and not leftover:
+                LOG.info("Container %s is deleted; the next comparison looks whether it was made since", current.uuid)
+                self._abandon(context, current, networks)
+                return
+            # While its row is there: whoever sees the container gone may use or delete its ports and groups.
+            self._networks.release(self._networks.ports(context, current))
+            self._holdings.released(context, current.uuid, current.destroy())
+            LOG.info("Container %s is deleted", current.uuid)
+            if not leftover:
+                self._gone(context, current, networks)
+
+    def hasten_delete(
+        self, context: RequestContext, container: Container, *, force: bool, stop_timeout: int | None
+    ) -> bool:
+        """End the processes for ``delete`` while a stop waits for them. Returns that the container is still there."""
+        with logged("end the processes of", container.uuid), contextlib.suppress(exceptions.Conflict):
+            current = Container.get_by_uuid(context, container.uuid)
+            if current.status == Status.DELETING and stop_timeout is not None:
+                self._driver.stop(current, stop_timeout)
+            elif current.status == Status.DELETING:
+                self._driver.kill(current)
+        return False
+
+    def _abandon(self, context: RequestContext, container: Container, networks: set[str]) -> None:
+        """Hide the container from everybody but this host, which keeps its row as a leftover."""
+        self._holdings.tell(context, container, container.abandon())
+        self._gone(context, container, networks)
+
+    def _gone(self, context: RequestContext, container: Container, networks: set[str]) -> None:
+        """Clean up its networks and tell that the container is deleted."""
+        self._networks.left(context, networks)
+        container.status = Status.DELETED
+        self._notifier.status_changed(context, container)
+
+    def _stop_if_there(self, container: Container, timeout: int) -> None:
+        with contextlib.suppress(exceptions.ContainerVanished):
+            self._driver.stop(container, timeout)
+
+
+def _forget(image: Image) -> None:
+    """Remove the row of the image, which somebody may have deleted meanwhile."""
+    with contextlib.suppress(exceptions.ImageNotFound):
+        image.destroy()

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Change what a container holds, because a user asks for it or the machine has changed."""
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Unpack
+
+from zun.common import exceptions, states
+from zun.common.context import RequestContext
+from zun.compute.audit.lost_claims import is_lost
+from zun.compute.container.operations import PATIENCE, Operations
+from zun.compute.container.record import logged
+from zun.compute.container.resize_rules import Resize
+from zun.compute.container.runtime_objects import RuntimeObjects
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.holdings import Holdings
+from zun.compute.host.shared_pool import SharedPool
+from zun.container.driver.driver import ContainerDriver
+from zun.messaging.compute_api import Size
+from zun.objects import Container
+from zun.objects.placement import cpuset_record, disk_promised, held_plan
+from zun.topology import CpuSet, Plan
+
+LOG = logging.getLogger(__name__)
+
+
+class Resizer:
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        driver: ContainerDriver,
+        operations: Operations,
+        holdings: Holdings,
+        objects: RuntimeObjects,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._driver = driver
+        self._operations = operations
+        self._holdings = holdings
+        self._objects = objects
+
+    def update(
+        self,
+        context: RequestContext,
+        container: Container,
+        *,
+        cpu: float | None = None,
+        memory: int | None = None,
+        cpu_policy: str | None = None,
+        keep_cpus: str = "",
+        quota: Mapping[str, int] | None = None,
+        patience: float | None = None,
+    ) -> Container:
+        """Change CPUs, memory or CPU policy of a container, running or not, on the cells it is on, as a ``Size`` says.
+
+        New CPUs are claimed and emptied before they are used, old ones given back after they were left. When a step
+        fails everything is as before. Raises ClaimRefused when the host has not got what is wanted, and with ``quota``
+        OverQuota when the project may not have it. Raises ContainerBusy when another operation works on it for longer
+        than ``patience`` seconds.
+        """
+        with self._operations.undisturbed(context, container.uuid, patience) as current:
+            if current is None:
+                raise exceptions.ContainerNotFound(container=container.uuid)
+            states.check_action("update", current)
+            resize = Resize.of(current, cpu, memory, cpu_policy, CpuSet(keep_cpus))
+            self._settle(current, resize.old)
+            new = self._tracker.resize(current.uuid, resize.request, resize.keep)
+            try:
+                with self._holdings.claiming(current, new):
+                    self._apply(current, resize, new)
+                    current.cpu, current.memory = resize.cpu, resize.memory
+                    current.cpuset = cpuset_record(new, self._tracker.topology)
+                    generation = current.save_changed_claim(self._hostname, quota)
+            except exceptions.ZunError:
+                self._undo(current, resize)
+                raise
+            # After any other error nobody knows what its row says now: it holds both until ``settle`` has read it.
+            self._tracker.hold(current.uuid, new)
+            with logged("widen the shared pool after the resize of", current.uuid):
+                self._pool.settle()
+            self._holdings.tell(context, current, generation)
+            LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
+            return current
+
+    def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
+        """Do as ``update`` for a caller that does not wait. A failure is logged and leaves everything as it was."""
+        with logged("resize", container.uuid):
+            self.update(context, container, **size)
+
+    def settle(self, context: RequestContext, uuid: str) -> None:
+        """Let the container hold here what its row says, and run there: a change of that was neither done nor undone.
+
+        A failure of the runtime is in the log; the next comparison tries again.
+        """
+        with self._operations.undisturbed(context, uuid) as current, logged("settle what is held by", uuid):
+            plan = None if current is None or current.host != self._hostname else held_plan(current)
+            if current is not None and plan is not None:
+                self._settle(current, plan)
+            elif not self._tracker.disagrees(uuid, None):
+                return
+            elif self._has_lost(current):
+                LOG.info("Container %s keeps what its row has lost; the audit tells of it", uuid)
+            else:
+                LOG.warning("Container %s holds nothing of this host any more, as its row says", uuid)
+                self._holdings.released(context, uuid, None)
+
+    def _has_lost(self, container: Container | None) -> bool:
+        if container is None or container.host != self._hostname:
+            return False
+        return is_lost(container, self._driver.show(container))
+
+    def _settle(self, container: Container, plan: Plan) -> None:
+        if not self._tracker.disagrees(container.uuid, plan):
+            return
+        LOG.warning("Container %s holds CPUs %s, as its row says, and nothing else", container.uuid, plan.cpus)
+        held = self._tracker.usage.claim(container.uuid)
+        if held is None:
+            self._tracker.hold(container.uuid, plan, disk_promised(container))
+        with contextlib.suppress(exceptions.ContainerVanished):
+            self._pool.change(container, plan, cpu=container.cpu, memory=container.memory, back=held == plan)
+        self._tracker.hold(container.uuid, plan)  # now: until then it may have run on more
+        with logged("widen the shared pool after", container.uuid):
+            self._pool.settle()
+
+    def _apply(self, container: Container, resize: Resize, new: Plan) -> None:
+        """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
+        container.cpu_policy = resize.policy
+        self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
+        self._objects.check(container, new)
+
+    def _undo(self, container: Container, resize: Resize) -> None:
+        """Put the container back on what it had, and still holds."""
+        container.cpu_policy = str(resize.old.cpu_policy)
+        with logged("undo the resize of", container.uuid):
+            with contextlib.suppress(exceptions.ContainerVanished):  # it runs nowhere
+                self._pool.change(container, resize.old, cpu=resize.old_cpu, memory=resize.old_memory, back=True)
+            # Not before: it may run on the new CPUs as long as nobody knows that it left them.
+            self._tracker.hold(container.uuid, resize.old)
+        with logged("widen the shared pool after the resize of", container.uuid):
+            self._pool.settle()
+
+    def keep_up(self, context: RequestContext) -> None:
+        """Let claims hold the CPUs that came online since and that their cores, or their isolation, keep."""
+        for uuid in self._tracker.usage.owners:
+            grown = self._tracker.keep_up(uuid)
+            if grown is None:
+                continue
+            old, new = grown
+            try:
+                self._keep_up(context, uuid, new)
+            except Exception as exc:
+                if self._tracker.usage.claim(uuid) == new:
+                    self._tracker.hold(uuid, old)  # which is what the row says; the next time tries again
+                if not isinstance(exc, exceptions.ContainerBusy):
+                    raise
+                LOG.info("CPUs %s are not kept idle yet: %s", new.withheld, exc)
+
+    def _keep_up(self, context: RequestContext, uuid: str, new: Plan) -> None:
+        self._pool.settle()
+        with self._operations.undisturbed(context, uuid, PATIENCE) as current:
+            if current is None or current.host != self._hostname or self._tracker.usage.claim(uuid) != new:
+                return  # it has gone or changed while this waited for it
+            current.cpuset = cpuset_record(new, self._tracker.topology)
+            self._holdings.tell(context, current, current.save_changed_claim(self._hostname))
+        LOG.info("Container %s keeps CPUs %s, which are online now, from others", uuid, new.withheld)

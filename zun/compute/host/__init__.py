@@ -1,0 +1,1 @@
+"""What this host has, who holds it, and what it tells of itself."""

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory and the claims of this host. No other module hands out its CPUs and memory.
+
+The usage lives here in memory and in the containers' rows; the rows are the truth after a restart. A claim is taken in
+memory first, under the lock, so that no two threads can take the same CPU; the caller then commits it to the row.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.audit import lost_claims
+from zun.compute.container.claims import Claim, Resources, Wanted
+from zun.compute.container.resize_rules import increase, resized
+from zun.container.driver.state import RuntimeState
+from zun.objects import ComputeNode, Container
+from zun.objects.placement import disk_promised, held_plan, placement_request
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, kept_up
+from zun.topology.cpuset import NO_CPUS
+
+LOG = logging.getLogger(__name__)
+
+_GROWTH = "+"  # behind the uuid of a container: the owner of what it takes more while it is resized
+
+
+class ComputeNodeTracker:
+    """One host's inventory and claims. Thread-safe; its lock is never held over I/O."""
+
+    def __init__(self, hostname: str, *, enable_cpu_pinning: bool = True, default_disk: int = 0) -> None:
+        self._hostname = hostname
+        self._enable_cpu_pinning = enable_cpu_pinning
+        self._default_disk = default_disk
+        self._limits_disk = False
+        self._lock = threading.Lock()
+        self._topology = HostTopology()
+        self._usage = Usage()
+        self._disk_limit = 0.0
+        self._disks: dict[str, int] = {}
+        self._generation = 0
+        self._members: dict[str, str] = {}
+        self._guessed: set[str] = set()
+        """Containers whose rows have lost their claims and whose claims here are a guess."""
+
+    @property
+    def topology(self) -> HostTopology:
+        return self._topology
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
+
+    def others(self, uuid: str) -> Usage:
+        """Return the usage without the CPUs of ``uuid``, including what it takes more in a resize."""
+        usage = self._usage.without(_growth(uuid))
+        claim = usage.claim(uuid)
+        return usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
+
+    @property
+    def generation(self) -> int:
+        """The host's generation, as far as this agent knows."""
+        return self._generation
+
+    @property
+    def disk_held(self) -> int:
+        """GiB that containers hold."""
+        with self._lock:
+            return sum(self._disks.values())
+
+    @property
+    def default_disk(self) -> int:
+        """The disk in GiB of a container that names none: 0 if the runtime does not limit disks."""
+        return self._default_disk if self._limits_disk else 0
+
+    def update_inventory(self, context: RequestContext, topology: HostTopology, inventory: Mapping[str, Any]) -> int:
+        """Take ``topology`` and ``inventory`` into account and write them to the row. Returns the host's generation.
+
+        ``inventory`` holds the columns of the compute node besides topology and host name. In this order: whoever reads
+        of more in the row may ask for it at once.
+        """
+        with self._lock:
+            self._topology = topology
+            promised = inventory["disk_total"] * inventory["disk_allocation_ratio"]
+            self._disk_limit = amounts.exact(promised - topology.foreign.disk)
+            self._limits_disk = bool(inventory["disk_quota_supported"])
+        generation = ComputeNode.put(context, self._hostname, {**inventory, "topology": topology.to_dict()})
+        with self._lock:
+            self._generation = max(self._generation, generation)
+        return generation
+
+    def keep_up(self, uuid: str) -> tuple[Plan, Plan] | None:
+        """Withhold for ``uuid`` the CPUs that came online since its claim and that its cores, or its isolation, keep.
+
+        Returns its plan before and from now on; None when they are the same, or a resize is under way.
+        """
+        with self._lock:
+            plan = self._usage.claim(uuid)
+            if plan is None or self._usage.claim(_growth(uuid)) is not None:
+                return None
+            new = kept_up(self._topology, self._usage, plan)
+            if new is plan:
+                return None
+            self._usage = self._usage.without(uuid).with_claim(uuid, new)
+            return plan, new
+
+    def rebuild(self, containers: list[Container]) -> None:
+        """Take the claims of ``containers`` as the whole truth: after a start.
+
+        Two services of one host, or a hand in the database, can have given a CPU or a device twice. That keeps no
+        agent from starting, and its other containers from being served.
+        """
+        held = _claims(containers)
+        usage = Usage(held, overlapping=True)
+        for cpu in usage.held_twice:
+            LOG.error(
+                "CPU %d belongs to containers %s: delete all but one of them. It is given to nobody else before.",
+                cpu,
+                ", ".join(uuid for uuid, plan in held.items() if cpu in plan.dedicated_cpus | plan.withheld),
+            )
+        for address, most in usage.crowded(self._topology).items():
+            uuids = [uuid for uuid, plan in held.items() if any(each.address == address for each in plan.devices)]
+            LOG.error(
+                "Device %s is for %d container%s and %d hold it: %s. Delete some of them, or let more containers share "
+                "it ([devices] device_spec). It is given to nobody else before.",
+                address,
+                most,
+                "" if most == 1 else "s",
+                len(uuids),
+                ", ".join(uuids),
+            )
+        with self._lock:
+            self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
+            self._usage, self._guessed = usage, set()
+            self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
+
+    def recover_lost(self, containers: list[Container], runtime: Mapping[str, RuntimeState]) -> dict[str, Plan]:
+        """After ``rebuild``: hold what rows of ``containers`` do not say and ``runtime`` shows. Returns it by uuid."""
+        lost = {}
+        for container in containers:
+            state = runtime.get(container.uuid)
+            if state is not None and lost_claims.is_lost(container, state):
+                lost[container.uuid], why_not = self.recover(container, state)
+                wrong = lost_claims.told_of(self._hostname, state, why_not)
+                LOG.error("Container %s (%s): %s. Next: %s", container.uuid, container.name, *wrong)
+            elif state is None and container.cpuset is not None and held_plan(container) is None:
+                LOG.error(
+                    "Container %s (%s): its row does not say what it holds of host %s: cpuset cannot be read. The "
+                    "runtime has nothing of it, so that it holds nothing. Next: delete it, and create it anew",
+                    container.uuid,
+                    container.name,
+                    self._hostname,
+                )
+        with self._lock:
+            self._members |= {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in lost}
+        return lost
+
+    def recover(self, container: Container, state: RuntimeState) -> tuple[Plan, str | None]:
+        """Hold for ``container`` the claim that its row has lost. Returns the plan, and why it is a guess if it is one.
+
+        What it holds here already is known better than from the runtime, unless that is where it is from.
+        """
+        uuid = container.uuid
+        with self._lock:
+            held = self._usage.claim(uuid)
+            if held is not None and uuid not in self._guessed:
+                return held, None
+            others = self._usage.without(_growth(uuid)).without(uuid)
+            answer = lost_claims.recovered(self._topology, others, container, state)
+            if isinstance(answer, str):
+                plan = held or lost_claims.seen(self._topology, container, state)
+                self._guessed.add(uuid)
+            else:
+                plan = answer
+                self._guessed.discard(uuid)
+            self._usage = Usage([*others, (uuid, plan)], overlapping=True)
+            self._disks[uuid] = disk_promised(container)
+        return plan, answer if isinstance(answer, str) else None
+
+    def container_claim(
+        self, container: Container, limits: Mapping[str, Any] | None = None, *, own_disk: bool = True
+    ) -> Claim:
+        """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.
+
+        Without ``own_disk`` the container takes its disk from a pool, and the host's own does not count.
+
+        Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a
+        container that holds something here already.
+        """
+        wanted = Wanted(container.uuid, placement_request(container), disk_promised(container))
+        with self._lock:
+            if self._usage.claim(wanted.uuid) is not None:
+                raise exceptions.Conflict(f"Container {wanted.uuid} holds resources of {self._hostname} already.")
+            resources = Resources(
+                hostname=self._hostname,
+                topology=self._topology,
+                usage=self._usage,
+                generation=self._generation,
+                disk_limit=self._disk_limit if own_disk else None,
+                disk_used=sum(self._disks.values()),
+                enable_cpu_pinning=self._enable_cpu_pinning,
+            )
+            claim = Claim(resources, wanted, limits or {}, self.release)
+            self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
+            self._disks[wanted.uuid] = wanted.disk
+        return claim
+
+    def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
+        """Plan ``request`` on the cells that ``uuid`` uses, and hold what that takes more, until ``hold`` settles it.
+
+        It may hold more than its row says: a CPU that has come online. The CPUs of ``keep`` are in the new plan as they
+        are in the old one. Raises ClaimRefused, and Conflict when it holds nothing.
+        """
+        with self._lock:
+            old = self._usage.claim(uuid)
+            if old is None:
+                raise exceptions.Conflict(f"Container {uuid} holds no resources of {self._hostname}.")
+            usage = self._usage.without(_growth(uuid))  # of one that could be neither done nor undone
+            if twice := usage.held_twice & (old.dedicated_cpus | old.withheld):
+                raise exceptions.Conflict(
+                    f"Container {uuid} cannot be resized: CPUs {twice} of {self._hostname} belong to another one as "
+                    "well. Delete one of the two; the log of zun-compute named them when it started."
+                )
+            answer = resized(self._topology, usage.without(uuid), old, request, keep)
+            if isinstance(answer, Refusal):
+                raise exceptions.ClaimRefused(host=self._hostname, reason=answer.message)
+            self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
+            return answer
+
+    def hold(self, uuid: str, plan: Plan, disk: int | None = None) -> None:
+        """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it.
+
+        ``disk`` (GiB) is for one that may hold nothing yet.
+        """
+        with self._lock:
+            usage = self._usage.without(_growth(uuid))
+            self._usage = usage if usage.claim(uuid) == plan else usage.without(uuid).with_claim(uuid, plan)
+            self._guessed.discard(uuid)
+            if disk is not None:
+                self._disks[uuid] = disk
+
+    def disagrees(self, uuid: str, plan: Plan | None) -> bool:
+        """Return whether ``uuid`` holds anything but ``plan``. In the middle of a resize it does."""
+        usage = self._usage
+        return usage.claim(uuid) != plan or usage.claim(_growth(uuid)) is not None
+
+    def disagreeing(self, containers: Iterable[Container]) -> set[str]:
+        """Return the uuids of owners whose claim here is not the claim in the rows of ``containers``."""
+        rows = _claims(containers)
+        holders = {owner.removesuffix(_GROWTH) for owner in self._usage.owners}
+        return {uuid for uuid in holders | rows.keys() if self.disagrees(uuid, rows.get(uuid))}
+
+    def admit(self, member: str, capsule: str) -> None:
+        """Note that the container ``member`` runs on what ``capsule`` holds, until that gives it back."""
+        with self._lock:
+            self._members[member] = capsule
+
+    def may_run(self, uuid: str) -> bool:
+        """Return whether the container holds something of this host, or belongs to a capsule that does."""
+        return self._usage.claim(self._members.get(uuid, uuid)) is not None
+
+    def release(self, uuid: str) -> None:
+        """Give back what ``uuid`` holds. Doing so twice is harmless."""
+        with self._lock:
+            self._members = {member: capsule for member, capsule in self._members.items() if capsule != uuid}
+            self._usage = self._usage.without(_growth(uuid)).without(uuid)
+            self._guessed.discard(uuid)
+            self._disks.pop(uuid, None)
+
+
+def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
+    """Return the claims in the rows by uuid. A capsule's claim stands for its members too."""
+    return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
+
+
+def _growth(uuid: str) -> str:
+    """The owner of what a container takes more while it is resized."""
+    return uuid + _GROWTH

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tell schedulers and the shared pool when containers take resources or give them back."""
+
+from contextlib import AbstractContextManager
+
+from zun.common.context import RequestContext
+from zun.compute.container.record import logged
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.shared_pool import SharedPool
+from zun.compute.kept.records import Records
+from zun.messaging.scheduler_api import SchedulerAPI
+from zun.objects import Container
+from zun.placement.reporter import Ledger
+from zun.topology import Plan
+
+
+class Holdings:
+    def __init__(
+        self,
+        hostname: str,
+        tracker: ComputeNodeTracker,
+        pool: SharedPool,
+        scheduler_api: SchedulerAPI,
+        ledger: Ledger,
+        records: Records,
+    ) -> None:
+        self._hostname = hostname
+        self._tracker = tracker
+        self._pool = pool
+        self._scheduler_api = scheduler_api
+        self._ledger = ledger
+        self._records = records
+
+    def claiming(self, container: Container, plan: Plan) -> AbstractContextManager[None]:
+        """For the block that commits ``plan`` to the row. Raises ClaimRefused where Placement is asked and refuses."""
+        return self._ledger.claiming(container, plan)
+
+    def tell(self, context: RequestContext, container: Container, generation: int) -> None:
+        """Tell others what the container holds; its row says so since ``generation`` of the host."""
+        self._ledger.note(container.uuid)
+        self._records.keep(container)
+        members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
+        held = {name: container[name] for name in members}
+        self._scheduler_api.host_changed(
+            context,
+            host=self._hostname,
+            generation=generation,
+            uuid=container.uuid,
+            held=held if container.cpuset else None,
+        )
+
+    def made(self, context: RequestContext, container: Container) -> None:
+        """The container exists at the runtime now: keep a record of the whole row."""
+        self._records.keep_whole(context, container)
+
+    def released(
+        self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
+    ) -> None:
+        """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
+
+        In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.
+        """
+        self._tracker.release(uuid)
+        self._ledger.note(uuid)
+        self._pool.leave(uuid)
+        if generation is not None:
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=generation, uuid=uuid, held=None, failed=failed
+            )
+        with logged("widen the shared pool after", uuid):
+            self._pool.settle()

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build the inventory of this host from the discovered machine, the options and the runtime's facts."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oslo_config import cfg
+
+from zun.common import exceptions, traits
+from zun.compute.host import page_reserve
+from zun.container.driver.facts import HostFacts
+from zun.objects import Container
+from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
+from zun.topology import CpuSet, HostTopology, Plan, device_spec, ranges
+from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.devices import Device, DeviceType
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    topology: HostTopology
+    columns: dict[str, Any]
+    """Columns of the compute node's row besides its name and topology, for example ``mem_total``."""
+
+
+def inventory(
+    conf: cfg.ConfigOpts,
+    discovered: HostTopology,
+    facts: HostFacts,
+    others: Collection[Plan] = (),
+    held: Collection[str] = (),
+    *,
+    neutron: bool = False,
+) -> Inventory:
+    """Return the inventory.
+
+    ``others`` are plans of containers on this machine that are not this service's, or whose rows are lost: their own
+    CPUs and their devices are not offered. ``held`` are the addresses of the devices that this service's containers
+    hold. With ``neutron``, the networks of this host are those of Neutron.
+
+    Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
+    no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
+    """
+    compute = conf.compute
+    sets = {name: _cpus(name, compute[name]) for name in ("cpu_dedicated_set", "cpu_shared_set", "reserved_host_cpus")}
+    _check(sets)
+    ratios = {name: _ratio(name, compute[name]) for name in (CPU_RATIO_KEY, RAM_RATIO_KEY, "disk_allocation_ratio")}
+    specs = _device_specs(conf.devices.device_spec)
+    selected = device_spec.given(discovered.devices, specs)
+    usable, used = device_spec.without_used(selected, held)
+    sharing, alone = device_spec.shareable(usable, held)
+    known, unknown = _known_to_runtime(sharing, facts.cdi_names)
+    offered, doubles = device_spec.without_doubles(known, [each for each in discovered.devices if each.address in held])
+    foreign = _devices_of_others(replace(discovered, devices=offered), others, held)
+    offered = tuple(device for device in offered if device.address not in foreign)
+    kept = _kept_pages(compute.reserved_huge_pages)
+    lacking = page_reserve.lacking(discovered, kept)
+    idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
+    left_out = (*used, *alone, *unknown, *doubles, *foreign.values())
+    notes = (*discovered.notes, *idle, *left_out, *_absent(discovered, sets), *lacking)
+    notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
+    topology = replace(discovered, devices=offered, notes=notes).configured(
+        reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
+        dedicated_set=sets["cpu_dedicated_set"],
+        shared_set=sets["cpu_shared_set"],
+        reserved_memory_mib=compute.reserved_host_memory_mb,
+        cpu_allocation_ratio=ratios[CPU_RATIO_KEY],
+        ram_allocation_ratio=ratios[RAM_RATIO_KEY],
+        strategy=compute.placement_strategy,
+    ).without_pages(kept).beside(union(plan.dedicated_cpus | plan.withheld for plan in others))  # fmt: skip
+    columns = {
+        "cpus": len(discovered.cpus),
+        "mem_total": discovered.memory_mib,
+        "disk_total": facts.disk_total_gib,
+        "disk_quota_supported": facts.disk_quota_supported,
+        "disk_allocation_ratio": ratios["disk_allocation_ratio"],
+        "enable_cpu_pinning": compute.enable_cpu_pinning,
+        "availability_zone": own_zone(conf),
+        "labels": {**facts.labels, **compute.labels},
+        "runtimes": facts.runtimes,
+        "architecture": facts.architecture,
+        "os_type": facts.os_type,
+        "os": facts.os,
+        "kernel_version": facts.kernel_version,
+        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits) | _services(conf, neutron)),
+    }
+    return Inventory(topology, columns)
+
+
+def plans_there(containers: Sequence[Container], there: Collection[str]) -> list[Plan]:
+    """Return the plans of the ``containers`` that exist at the runtime. ``there`` are the uuids it knows."""
+    holders = {each.capsule_uuid or each.uuid for each in containers if each.uuid in there}
+    return [plan for each in containers if each.uuid in holders and (plan := held_plan(each)) is not None]
+
+
+def _devices_of_others(topology: HostTopology, others: Iterable[Plan], held: Collection[str]) -> dict[str, str]:
+    """Return notes by address on the devices that containers of ``others`` have or rule out, but for those in ``held``.
+
+    A shared device is among them as well: how many shares are left is not known.
+    """
+    claimed = [replace(device, shared=1).held for plan in others for device in plan.devices]
+    return {
+        address: f"device {address} is not offered: a container on this machine has {holder} and is not one of "
+        f"this service. If the database was lost, 'zun-db-manage recover' brings it back; else stop it there"
+        for address, holder in sorted(topology.device_view.taken(claimed).items())
+        if address in topology.device_view.by_address and address not in held
+    }
+
+
+def own_zone(conf: cfg.ConfigOpts) -> str:
+    """Return the zone that this host reports. An aggregate may set another zone; see ``zun.common.zones``."""
+    return str(conf.compute.availability_zone or conf.default_availability_zone)
+
+
+def _traits(discovered: HostTopology, facts: HostFacts) -> frozenset[str]:
+    """Return the traits of the machine's CPUs, and of its engine."""
+    threads = any(len(core) > 1 for cell in discovered.cells for core in cell.siblings)
+    has = {traits.HYPERTHREADING: threads, traits.NO_HEALTHCHECKS: not facts.runs_healthchecks}
+    return traits.cpu_traits(facts.cpu_flags) | {name for name, there in has.items() if there}
+
+
+def _services(conf: cfg.ConfigOpts, neutron: bool) -> frozenset[str]:
+    """Return the traits that say which services of the cloud this host can use."""
+    used = {traits.CINDER: conf.cinder.enabled, traits.NEUTRON: neutron}
+    return frozenset(name for name, there in used.items() if there)
+
+
+def _own_traits(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if wrong := traits.problem(name):
+            raise exceptions.Misconfigured(f"[compute] traits: {wrong}")
+    return frozenset(names)
+
+
+def _cpus(name: str, text: str) -> CpuSet | None:
+    if not text.strip():
+        return None
+    try:
+        return CpuSet(text)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[compute] {name} = {text}: {exc}") from exc
+
+
+def _ratio(name: str, ratio: float) -> float:
+    if math.isnan(ratio):  # passes the minimum and maximum of the option
+        raise exceptions.Misconfigured(f"[compute] {name} must be a number, got {ratio}")
+    return ratio
+
+
+def _kept_pages(texts: Sequence[str]) -> page_reserve.Pages:
+    try:
+        return page_reserve.parse(texts)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[compute] reserved_huge_pages = {exc}") from exc
+
+
+def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
+    specs: list[device_spec.DeviceSpec] = []
+    for text in texts:
+        try:
+            specs += device_spec.parse_values(text)
+        except ValueError as exc:
+            raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
+    try:
+        device_spec.check_classes(specs)
+    except ValueError as exc:
+        raise exceptions.Misconfigured(f"[devices] device_spec: {exc}") from exc
+    return specs
+
+
+def _idle(specs: Sequence[device_spec.DeviceSpec], devices: Iterable[Device]) -> tuple[str, ...]:
+    """Return a note on each spec that selects no device of the host. Specs are counted over all values."""
+    devices = tuple(devices)
+    return tuple(
+        f"[devices] device_spec: object {number} selects no device of this host ({spec.conditions})"
+        for number, spec in enumerate(specs, 1)
+        if not any(map(spec.matches, devices))
+    )
+
+
+def _unsized(specs: Iterable[device_spec.DeviceSpec], devices: Iterable[Device]) -> tuple[str, ...]:
+    """Return a note on the parts of GPUs whose profile is unknown, if a spec is for parts."""
+    unknown = [each.address for each in devices if each.type is DeviceType.PART and each.profile is None]
+    if not unknown or all(spec.part is None for spec in specs):
+        return ()
+    return (
+        f"the profile of {', '.join(unknown)} is unknown, so only \"part\": \"*\" of device_spec selects it. NVML "
+        "tells the profiles of MIG instances: install nvidia-ml-py beside zun-compute",
+    )
+
+
+def _known_to_runtime(
+    devices: Iterable[Device], names: Collection[str] | None
+) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """Return the devices that the runtime can give, and a note on each CDI device that it has not found.
+
+    ``names`` are the CDI devices that the runtime's own CDI found; None if the runtime does not tell.
+    """
+    devices = tuple(devices)
+    if names is None:
+        return devices, ()
+    unknown = [each for each in devices if each.type is DeviceType.CDI and each.address not in names]
+    return tuple(each for each in devices if each not in unknown), tuple(
+        f"device {each.address} is not offered: Docker's own CDI has not found it; the warnings of 'docker info' say "
+        "why, mostly a cdiVersion that this release of Docker does not read"
+        for each in unknown
+    )
+
+
+def _check(sets: Mapping[str, CpuSet | None]) -> None:
+    for name, cpus in sets.items():
+        if cpus is not None and not cpus:
+            raise exceptions.Misconfigured(f"[compute] {name} must name at least one CPU that it does not exclude")
+    both = (sets["cpu_dedicated_set"] or NO_CPUS) & (sets["cpu_shared_set"] or NO_CPUS)
+    if both:
+        raise exceptions.Misconfigured(
+            f"CPUs {both} are in both cpu_dedicated_set and cpu_shared_set; leave them in one"
+        )
+
+
+def _absent(discovered: HostTopology, sets: Mapping[str, CpuSet | None]) -> Iterator[str]:
+    for name, cpus in sets.items():
+        if cpus is not None and not cpus & discovered.cpus:
+            yield f"[compute] {name} = {cpus}: none of these CPUs is online here ({discovered.cpus} are)"

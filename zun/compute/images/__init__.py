@@ -1,0 +1,1 @@
+"""Images, files, volumes and terminals of a host."""

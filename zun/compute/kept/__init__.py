@@ -1,0 +1,1 @@
+"""What a host keeps of its containers against the loss of the database."""
