@@ -110,6 +110,9 @@ ALLOWED: dict[str, frozenset[Status]] = {
     "delete_after_stop": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}) | _RUNS,
 }
 
+AFTER_REBOOT = frozenset({"stop", "kill"})
+"""Actions that are refused while an accepted reboot is to come."""
+
 # What a runtime can turn a container into by itself: it dies, is paused by hand, restarts, vanishes.
 _SEEN = frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.PAUSED, S.ERROR, S.UNKNOWN, S.RESTARTING, S.DEAD, S.DELETED})
 
@@ -177,7 +180,7 @@ def check_action(action: str, container: HasStatus) -> None:
     if container.status not in ALLOWED[action]:
         raise refusal(action, container, container.status)
     asked = container.status == S.RESTARTING and getattr(container, "task_state", None) == TaskState.REBOOTING
-    if asked and action in ("stop", "kill"):
+    if asked and action in AFTER_REBOOT:
         words = WORDS[action].format(f"container {container.name} ({container.uuid})")
         raise exceptions.InvalidStateException(
             f"Cannot {words} while a requested restart of it is under way. Try again when its task_state is not "

@@ -8,6 +8,10 @@ of a container and starting the next one read all of them.
 An action is found by its container and request id. After a restart, interrupted work goes on under another request id.
 It then belongs to the newest open action of its name and continues the open step of that action.
 
+The open actions of a container, oldest first and without accesses, are what is wanted of the container. Each has its
+``arguments``, so that a lost message costs nothing. An action without arguments (null) is done by whoever got a message
+with them: a creation, or an action that a service of the release before has accepted.
+
 An access reads or uses a container without changing the service's data: a command, a terminal, a log, an archive. It
 is an action without events, which is recorded as ended when access is granted, in one statement. ``KEPT`` accesses are
 kept in addition to ``KEPT`` other actions.
@@ -15,7 +19,7 @@ kept in addition to ``KEPT`` other actions.
 
 import contextlib
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -83,6 +87,9 @@ _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
 _FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
+_WANTED = sa.select(table).where(table.c.finish_time.is_(None), table.c.action.not_in(ACCESSES)).order_by(table.c.id)
+_OF_ASKED = _ASKED.add_columns(table.c.finish_time, table.c.arguments.is_(sa.null()).label("bare"))
+_NOTE = table.update().where(table.c.id == sa.bindparam("this_action"), table.c.arguments.is_(sa.null()))
 _FINISH_EVENT = _events.update().where(_THIS_EVENT, _events.c.finish_time.is_(None))
 
 
@@ -137,12 +144,100 @@ def start(
 
     def attempt(again: bool) -> None:
         with session.writer() as connection:
-            if again and connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first():
-                return
-            connection.execute(table.insert().values(**values))
+            if not (again and is_asked(connection, container_uuid, request_id, action)):
+                connection.execute(table.insert().values(**values))
 
     with contextlib.suppress(db_exc.DBReferenceError):
         session.repeat(attempt)
+
+
+def is_asked(connection: sa.Connection, container_uuid: str, request_id: str, action: str) -> bool:
+    """Return whether ``action`` of this request is recorded, whether or not it has ended."""
+    return connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).first() is not None
+
+
+def wanted(container_uuid: str) -> list[session.Row]:
+    """Return the open actions of a container but accesses, oldest first: what is wanted of the container.
+
+    Each has ``id``, ``action``, ``request_id``, ``user_id``, ``project_id``, ``start_time`` and its ``arguments``,
+    which are empty for an action that has none in its row: that one is ``bare``.
+    """
+    with session.reader() as connection:
+        found = session.rows(connection, _WANTED.where(_OF_THIS), {"this_uuid": container_uuid})
+    return list(map(_as_wanted, found))
+
+
+def wanted_on(hostname: str) -> dict[str, list[session.Row]]:
+    """Return what is wanted of the containers of a host, by uuid. Containers of which nothing is wanted are absent."""
+    of_host = _WANTED.join(_containers, _containers.c.uuid == table.c.container_uuid)
+    with session.reader() as connection:
+        found = session.rows(connection, of_host.where(_containers.c.host == hostname))
+    many: dict[str, list[session.Row]] = {}
+    for row in found:
+        many.setdefault(row["container_uuid"], []).append(_as_wanted(row))
+    return many
+
+
+def _as_wanted(row: session.Row) -> session.Row:
+    named = ("id", "action", "request_id", "user_id", "project_id", "start_time")
+    bare = row["arguments"] is None
+    return {**{name: row[name] for name in named}, "arguments": row["arguments"] or {}, "bare": bare}
+
+
+@session.retry
+def note_arguments(
+    container_uuid: str,
+    action: str,
+    arguments: Mapping[str, Any],
+    *,
+    request_id: str,
+    user_id: str | None,
+    project_id: str,
+) -> None:
+    """Write the arguments that came with the message of a service of the release before into the request's action.
+
+    An action that has arguments keeps them, and an action that has ended stays as it is. A request without an action
+    gets one, because the release before records no deletion of a capsule and no resize. Nothing happens if the
+    container is gone.
+    """
+    with contextlib.suppress(db_exc.DBReferenceError), session.writer() as connection:
+        found = connection.execute(_OF_ASKED, open_parameters(container_uuid, request_id, action)).first()
+        if found is None:
+            who = {"request_id": request_id, "user_id": user_id, "project_id": project_id, "client_address": None}
+            insert_in(connection, container_uuid, action, arguments, **who)
+        elif found.finish_time is None and found.bare:
+            connection.execute(_NOTE, {"this_action": found.id, "arguments": dict(arguments)})
+
+
+def insert_in(
+    connection: sa.Connection, container_uuid: str, action: str, arguments: Mapping[str, Any], **who: str | None
+) -> None:
+    """Record an open action in the caller's transaction.
+
+    ``who`` has ``request_id``, ``user_id``, ``project_id`` and ``client_address``.
+    """
+    values = {"container_uuid": container_uuid, "action": action, "arguments": dict(arguments), **who}
+    connection.execute(table.insert(), {**values, "start_time": timeutils.utcnow()})
+
+
+@session.retry
+def end(container_uuid: str, action_id: int, event: str, reason: str | None) -> None:
+    """End an open action of this container, in an error if there is a ``reason``.
+
+    Nothing happens if the action has ended or is of another container. Open steps end with the action. If none is open,
+    a step ``event`` is recorded with the reason, because users read reasons at steps.
+    """
+    now = timeutils.utcnow()
+    this = table.update().where(table.c.id == action_id, _OF_THIS, table.c.finish_time.is_(None))
+    message = None if reason is None else ERROR
+    with session.writer() as connection:
+        if not connection.execute(this, {"this_uuid": container_uuid, "finish_time": now, "message": message}).rowcount:
+            return
+        result = {"finish_time": now, "result": SUCCESS if reason is None else ERROR, "traceback": reason}
+        steps = _events.update().where(_events.c.action_id == action_id, _events.c.finish_time.is_(None))
+        if not connection.execute(steps.values(**result)).rowcount and reason is not None:
+            values = {"action_id": action_id, "event": event, "start_time": now, **result}
+            connection.execute(_START_EVENT, values)
 
 
 @session.retry
@@ -151,9 +246,7 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
     with session.writer() as connection:
         found = connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
         if found is not None:
-            connection.execute(
-                _FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR}
-            )
+            connection.execute(_FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR})
 
 
 def prune(hostname: str) -> None:

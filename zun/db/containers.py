@@ -59,6 +59,9 @@ _CLAIM = table.update().where(
     table.c.status == states.Status.CREATING,
     sa.or_(table.c.host.is_(None), table.c.host == sa.bindparam("this_host")),
 )
+_AWAITS_REBOOT = sa.and_(
+    table.c.status == states.Status.RESTARTING, table.c.task_state.is_not_distinct_from(states.TaskState.REBOOTING)
+)
 # Read after a claim: the action of the claim's first step, and whether the container is in any network.
 _AFTER_CLAIM = sa.select(
     container_actions.OPEN.scalar_subquery().label("action_id"),
@@ -395,6 +398,43 @@ def update_if(uuid: str, expected: Mapping[str, Any], values: Mapping[str, Any])
             return _is_written(connection, uuid, written)
 
     return session.repeat(attempt)
+
+
+def accept(
+    uuid: str,
+    action: str,
+    *,
+    allowed: frozenset[str] | None,
+    values: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    request_id: str,
+    user_id: str | None,
+    project_id: str,
+    client_address: str | None,
+) -> None:
+    """Set ``values`` and record ``action`` with its ``arguments``: from now on the action is wanted of the container.
+
+    Raises ContainerNotFound. Raises StatusChanged, and nothing is recorded, unless the status is in ``allowed`` (None:
+    any). An accepted reboot must come first, so StatusChanged is also raised for an action in ``states.AFTER_REBOOT``.
+    """
+    written = {**values, **_now()}
+    who = {"request_id": request_id, "user_id": user_id, "project_id": project_id, "client_address": client_address}
+    statement = _setting(values.get("status"), allowed)
+    if action in states.AFTER_REBOOT:
+        statement = statement.where(~_AWAITS_REBOOT)
+
+    def attempt(again: bool) -> None:
+        with session.writer() as connection:
+            if again and container_actions.is_asked(connection, uuid, request_id, action):
+                return  # an earlier attempt was committed
+            if not connection.execute(statement, {**written, "this_uuid": uuid}).rowcount:
+                old = connection.execute(sa.select(table.c.status).where(_THIS), {"this_uuid": uuid}).scalar()
+                if old is None:
+                    raise exceptions.ContainerNotFound(container=uuid)
+                raise exceptions.StatusChanged(uuid=uuid, old=old, new=values.get("status", old))
+            container_actions.insert_in(connection, uuid, action, arguments, **who)
+
+    session.repeat(attempt)
 
 
 def claim(

@@ -518,6 +518,7 @@ container_actions = sa.Table(
     sa.Column("user_id", text(255)),
     sa.Column("project_id", text(255), nullable=False),
     sa.Column("client_address", text(64)),  # where the request came from; null: a service, or a unix socket
+    _json("container_actions.arguments"),  # of an action that its host takes from here; null: not taken from here
     sa.Column("start_time", Time, nullable=False),
     sa.Column("finish_time", Time),
     sa.Column("message", text(255)),

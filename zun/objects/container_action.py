@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that a compute host does for an action, as it notes them."""
+"""The actions that are wanted of a host's containers, and the steps that the host does for them, as it notes them."""
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from oslo_utils import timeutils
@@ -19,7 +19,7 @@ SUCCESS, ERROR, LOST_SECONDS = db.SUCCESS, db.ERROR, db.LOST_SECONDS
 class ContainerActionEvent(base.ZunObject):
     """The row of an action's step. Services only write it over RPC, so the object has no fields."""
 
-    VERSION = "1.1"  # 1.1: go_on
+    VERSION = "1.2"  # 1.1: go_on, 1.2: wanted, wanted_on, note_arguments, end
     fields: dict[str, Any] = {}
 
     @classmethod
@@ -27,6 +27,41 @@ class ContainerActionEvent(base.ZunObject):
     def ask(cls, context: RequestContext, container_uuid: str, project_id: str, action: str) -> None:
         """Note an ``action`` that no user asked for, but a service by itself."""
         db.start(container_uuid, action, request_id=context.request_id, user_id=None, project_id=project_id)
+
+    @classmethod
+    @base.remotable
+    def wanted(cls, context: RequestContext, container_uuid: str) -> list[dict[str, Any]]:
+        """Return what is wanted of a container, oldest first. See ``zun.db.container_actions.wanted``."""
+        return [dict(row) for row in db.wanted(container_uuid)]
+
+    @classmethod
+    @base.remotable
+    def wanted_on(cls, context: RequestContext, hostname: str) -> dict[str, list[dict[str, Any]]]:
+        """Return what is wanted of the containers of a host, by uuid, oldest first."""
+        return {uuid: [dict(row) for row in found] for uuid, found in db.wanted_on(hostname).items()}
+
+    @classmethod
+    @base.remotable
+    def note_arguments(
+        cls, context: RequestContext, container_uuid: str, project_id: str, action: str, arguments: Mapping[str, Any]
+    ) -> None:
+        """Write the arguments of a message of the release before into the action of its request."""
+        db.note_arguments(
+            container_uuid,
+            action,
+            arguments,
+            request_id=context.request_id,
+            user_id=context.user_id,
+            project_id=project_id,
+        )
+
+    @classmethod
+    @base.remotable
+    def end(
+        cls, context: RequestContext, container_uuid: str, action_id: int, event: str, reason: Prose | None = None
+    ) -> None:
+        """End an open action of the container, in an error if there is a ``reason``. It may have no step."""
+        db.end(container_uuid, action_id, event, reason)
 
     @classmethod
     @base.remotable

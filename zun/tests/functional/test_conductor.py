@@ -84,6 +84,7 @@ class Things:
         container_actions.start(self.container, "create", request_id="req-1", user_id="u", project_id="demo")
         step = ("req-1", "create", "compute__do_container_create")
         self.event = containers.claim(self.container, "one", {"cpuset": rows.CPUSET}, step=step).event_id
+        self.action = container_actions.find(self.container, "req-1")[0]["id"]
         insert(
             models.networks, uuid=self.network, name="n", project_id="demo",
             subnets=[{"uuid": self.network, "cidr": "10.0.0.0/24", "gateway": None}], created_at=NOW,
@@ -147,6 +148,12 @@ CALLS = {
     ("Container", "abandon"): lambda it: it.object().abandon(),
     ("Container", "restore"): lambda it: it.restored().restore(),
     ("ContainerActionEvent", "ask"): lambda it: ContainerActionEvent.ask(CONTEXT, it.container, "demo", "rebuild"),
+    ("ContainerActionEvent", "wanted"): lambda it: ContainerActionEvent.wanted(CONTEXT, it.container),
+    ("ContainerActionEvent", "wanted_on"): lambda it: ContainerActionEvent.wanted_on(CONTEXT, "one"),
+    ("ContainerActionEvent", "note_arguments"): lambda it: ContainerActionEvent.note_arguments(
+        CONTEXT, it.container, "demo", "create", {"timeout": 5}
+    ),
+    ("ContainerActionEvent", "end"): lambda it: ContainerActionEvent.end(CONTEXT, it.container, it.action, "e"),
     ("ContainerActionEvent", "start"): lambda it: ContainerActionEvent.start(CONTEXT, it.container, "create", "e"),
     ("ContainerActionEvent", "finish"): lambda it: ContainerActionEvent.finish(
         CONTEXT, it.event, "Error", None, True
@@ -227,7 +234,7 @@ def names(calls):
     return [".".join(each) for each in calls]
 
 
-READING = ("get_", "list_", "recorded", "granted", "topology", "pool_")
+READING = ("get_", "list_", "recorded", "granted", "topology", "pool_", "wanted")
 READS = [call for call in CALLS if call[1].startswith(READING) and call != rules.DECRYPTED]
 
 

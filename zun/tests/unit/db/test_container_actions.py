@@ -328,3 +328,92 @@ def test_the_action_of_the_request_goes_before_one_that_is_open():
     db.start_event(uuid, "req-9", "stop", "of the newest open one")
     assert [each["event"] for each in db.find(uuid, "req-1")[1]] == ["of the request"]
     assert [each["event"] for each in db.find(uuid, "req-2")[1]] == ["of the newest open one"]
+
+
+def accept(uuid, action="stop", request_id="req-1", **arguments):
+    who = {"request_id": request_id, "user_id": "alice", "project_id": "demo", "client_address": None}
+    containers.accept(uuid, action, allowed=None, values={}, arguments=arguments, **who)
+
+
+def note(uuid, action="stop", request_id="req-1", **arguments):
+    db.note_arguments(uuid, action, arguments, request_id=request_id, user_id="alice", project_id="demo")
+
+
+def wanted(uuid):
+    return [(each["action"], each["request_id"], each["arguments"], each["bare"]) for each in db.wanted(uuid)]
+
+
+def test_open_actions_are_wanted_oldest_first():
+    uuid, other = (container(host="h1", status="Running")["uuid"] for _ in range(2))
+    start(uuid, "create", "req-1")
+    accept(uuid, "stop", "req-2", timeout=5)
+    accept(uuid, "kill", "req-3", signal="SIGHUP")
+    db.access(uuid, "execute", request_id="req-4", user_id=None, project_id="demo", client_address=None)
+    accept(uuid, "start", "req-5")
+    accept(other, "pause")
+    db.end(uuid, db.find(uuid, "req-3")[0]["id"], "e", None)
+    with session.writer() as connection:  # an access whose end is open
+        open_access = {"container_uuid": uuid, "action": "attach", "request_id": "req-6", "project_id": "demo"}
+        connection.execute(models.container_actions.insert(), {**open_access, "start_time": timeutils.utcnow()})
+    expected = [
+        ("create", "req-1", {}, True),
+        ("stop", "req-2", {"timeout": 5}, False),
+        ("start", "req-5", {}, False),
+    ]
+    assert wanted(uuid) == expected
+    assert {each["user_id"] for each in db.wanted(uuid)} == {"alice"}
+    assert db.wanted_on("h1") == {uuid: db.wanted(uuid), other: db.wanted(other)}
+    assert db.wanted_on("h2") == {}
+
+
+@pytest.mark.parametrize("text", ["[1]", '"x"', "7"])
+def test_malformed_arguments_hide_no_other_action(text):
+    uuid = container(host="h1")["uuid"]
+    for number in (1, 2):
+        accept(uuid, "stop", f"req-{number}", timeout=5)
+    with session.writer() as connection:
+        malformed = "UPDATE container_actions SET arguments = :text WHERE request_id = 'req-1'"
+        connection.execute(sa.text(malformed), {"text": text})
+    assert wanted(uuid) == [("stop", "req-1", {}, False), ("stop", "req-2", {"timeout": 5}, False)]
+    assert [len(found) for found in db.wanted_on("h1").values()] == [2]
+
+
+@pytest.mark.parametrize("before", ["bare", "with arguments", "ended", "unrecorded"])
+def test_arguments_of_an_old_message_are_noted_once(before):
+    uuid = container(host="h1")["uuid"]
+    if before == "with arguments":
+        accept(uuid, timeout=1)
+    elif before != "unrecorded":
+        start(uuid)
+    if before == "ended":
+        db.fail(uuid, "req-1", "stop")
+    for timeout in (5, 6):
+        note(uuid, timeout=timeout)
+    kept = {"ended": [], "with arguments": [("stop", "req-1", {"timeout": 1}, False)]}
+    assert wanted(uuid) == kept.get(before, [("stop", "req-1", {"timeout": 5}, False)])
+    assert len(db.of_container(uuid)) == 1
+
+
+def test_arguments_of_a_container_that_is_gone():
+    uuid = container()["uuid"]
+    containers.destroy(uuid)
+    note(uuid, timeout=5)
+    assert (db.of_container(uuid), db.wanted(uuid)) == ([], [])
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["no step", "open step"])
+@pytest.mark.parametrize(("reason", "message", "result"), [("too late", "Error", "Error"), (None, None, "Success")])
+def test_an_action_ends_by_its_id_once(begun, reason, message, result):
+    uuid, other = container()["uuid"], container()["uuid"]
+    accept(uuid)
+    ident = db.find(uuid, "req-1")[0]["id"]
+    if begun:
+        db.start_event(uuid, *STOP)
+    db.end(other, ident, STOP[2], "of another container")
+    assert wanted(uuid) == [("stop", "req-1", {}, False)]
+    for said in (reason, "once more"):
+        db.end(uuid, ident, STOP[2], said)
+    action, steps = db.find(uuid, "req-1")
+    assert (action["message"], action["finish_time"] is not None) == (message, True)
+    told = [(step["event"], step["result"], step["traceback"]) for step in steps]
+    assert told == ([(STOP[2], result, reason)] if begun or reason else [])

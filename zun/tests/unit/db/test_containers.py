@@ -10,7 +10,16 @@ from oslo_utils import timeutils, uuidutils
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.states import Status
-from zun.db import compute_nodes, console_tokens, containers, explanations, models, services, session
+from zun.db import (
+    compute_nodes,
+    console_tokens,
+    container_actions,
+    containers,
+    explanations,
+    models,
+    services,
+    session,
+)
 from zun.tests.unit.db.rows import CPUSET, container, explained, node, together, values
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -559,3 +568,76 @@ def test_what_hosts_without_a_service_were_to_delete():
     containers.abandon(lost)
     assert containers.destroy_unplaced(unplaced) and not containers.destroy_unplaced(lost)
     assert containers.stranded("zun-compute") == []
+
+
+# accept
+
+
+def accept(uuid, action="stop", **how):
+    who = {"request_id": "req-1", "user_id": "alice", "project_id": "demo", "client_address": "192.0.2.1"}
+    how = {"allowed": frozenset(states.ALLOWED[action]), "values": {}, "arguments": {}, **who, **how}
+    containers.accept(uuid, action, **how)
+
+
+def test_an_accepted_action_is_recorded_with_its_status():
+    uuid = container(status="Running")["uuid"]
+    accept(uuid, "rebuild", values={"status": "Rebuilding", "request": {"run": True}}, arguments={"a": 1})
+    row = containers.get(uuid)
+    assert (row["status"], row["request"], row["updated_at"] is not None) == ("Rebuilding", {"run": True}, True)
+    (action,) = container_actions.of_container(uuid)
+    told = {name: action[name] for name in ("action", "request_id", "user_id", "project_id", "client_address")}
+    assert told == {
+        "action": "rebuild",
+        "request_id": "req-1",
+        "user_id": "alice",
+        "project_id": "demo",
+        "client_address": "192.0.2.1",
+    }
+    assert (action["arguments"], action["finish_time"], action["message"]) == ({"a": 1}, None, None)
+
+
+@pytest.mark.parametrize("action", sorted(states.ALLOWED.keys() - {"delete_force", "delete_after_stop"}))
+@pytest.mark.parametrize("status", sorted(Status))
+def test_an_action_is_accepted_in_the_statuses_of_its_table(action, status):
+    uuid = container(status=status)["uuid"]
+    if status in states.ALLOWED[action]:
+        accept(uuid, action)
+    else:
+        with pytest.raises(exceptions.StatusChanged, match=f"become {status}"):
+            accept(uuid, action)
+    assert len(container_actions.of_container(uuid)) == (status in states.ALLOWED[action])
+
+
+@pytest.mark.parametrize("task_state", [None, "container_rebooting", "container_stopping"])
+@pytest.mark.parametrize("status", ["Restarting", "Running"])
+@pytest.mark.parametrize("action", ["stop", "kill", "delete"])
+def test_a_stop_waits_for_an_accepted_reboot(action, status, task_state):
+    row = container(status=status, task_state=task_state)
+    refused = action in states.AFTER_REBOOT and (status, task_state) == ("Restarting", "container_rebooting")
+    if refused:
+        with pytest.raises(exceptions.StatusChanged):
+            accept(row["uuid"], action, allowed=None)
+    else:
+        accept(row["uuid"], action, allowed=None)
+    assert len(container_actions.of_container(row["uuid"])) == (not refused)
+    assert (containers.get(row["uuid"])["updated_at"] is None) == refused
+
+
+def test_nothing_is_accepted_for_a_container_that_is_gone():
+    with pytest.raises(exceptions.ContainerNotFound):
+        accept(MISSING)
+    assert container_actions.of_container(MISSING) == []
+
+
+def test_of_parallel_deletions_and_rebuilds_one_is_accepted():
+    uuid = container(status="Stopped")["uuid"]
+    asked = [("delete", "Deleting"), ("rebuild", "Rebuilding")] * 4
+
+    def ask(number):
+        action, status = asked[number]
+        accept(uuid, action, values={"status": status}, request_id=f"req-{number}")
+
+    answers = together(len(asked), ask)
+    assert answers.count(None) == 1
+    assert {type(each) for each in answers} == {type(None), exceptions.StatusChanged}
+    assert len(container_actions.of_container(uuid)) == 1

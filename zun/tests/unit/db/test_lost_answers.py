@@ -177,6 +177,28 @@ def test_a_larger_claim_is_charged_once(losing):
         containers.insert(unnamed(cpu=0.5), larger)
 
 
+def test_an_accepted_action_is_wanted_once(losing):
+    row = containers.insert(unnamed(status="Running"))
+    stop = {"allowed": frozenset({"Running"}), "values": {"status": "Deleting"}, "arguments": {"timeout": 5}}
+    who = {"request_id": "req-1", "user_id": None, "project_id": "demo", "client_address": None}
+    losing(1)
+    containers.accept(row["uuid"], "delete", **stop, **who)
+    assert [each["arguments"] for each in container_actions.wanted(row["uuid"])] == [{"timeout": 5}]
+    with pytest.raises(exceptions.StatusChanged):
+        containers.accept(row["uuid"], "delete", **stop, **{**who, "request_id": "req-2"})
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_arguments_of_an_old_message_are_noted_once(losing, recorded):
+    row = containers.insert(unnamed())
+    who = {"request_id": "req-1", "user_id": None, "project_id": "demo"}
+    if recorded:
+        container_actions.start(row["uuid"], "stop", **who)
+    losing(1)
+    container_actions.note_arguments(row["uuid"], "stop", {"timeout": 5}, **who)
+    assert [each["arguments"] for each in container_actions.wanted(row["uuid"])] == [{"timeout": 5}]
+
+
 def test_an_action_and_its_step_are_noted_once(losing):
     row = containers.insert(unnamed())
     losing(1)

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of actions: what is wanted is written before any message"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0026"
+down_revision = "0025"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("container_actions", sa.Column("arguments", sa.JSON()))
