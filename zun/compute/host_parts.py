@@ -19,7 +19,6 @@ from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.images.glance_images import GlanceImages
 from zun.compute.images.images import Accounts, ImageStore
-from zun.compute.images.named_volumes import NamedVolumes
 from zun.compute.kept.records import Records
 from zun.compute.kept.recovery import Recovery
 from zun.compute.work.work_queues import WorkQueues
@@ -27,6 +26,7 @@ from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.placement.reporter import Ledger
+from zun.volume.runtime import NamedVolumes
 from zun.volume.volumes import Volumes
 
 

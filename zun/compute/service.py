@@ -25,14 +25,11 @@ from zun.compute.container.networks import Networks, Published
 from zun.compute.container.reconcile_rules import Step, first_step, not_restarted
 from zun.compute.container.reconciler import Seen
 from zun.compute.endpoint import ComputeEndpoint
-from zun.compute.host import page_reserve
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
-from zun.compute.host.engine_watch import EngineWatch
+from zun.compute.host.engine_watch import EngineWatch, Namesakes, Neighbours
 from zun.compute.host.host_metrics import HostCollector
-from zun.compute.host.inventory import Inventory, inventory, own_zone, plans_there
-from zun.compute.host.machine import discovered
-from zun.compute.host.neighbours import Namesakes, Neighbours
-from zun.compute.host.nvml_facts import NvmlFacts
+from zun.compute.host.inventory import Inventory, inventory, own_zone, pages_of_programs, plans_there
+from zun.compute.host.machine import NvmlFacts, discovered
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
 from zun.compute.images.archives import Archives, Space
@@ -344,7 +341,7 @@ class ComputeService:
         except exceptions.DockerError as exc:
             yield str(exc)
         else:
-            yield from page_reserve.used_by_others(topology, plans, stock)
+            yield from pages_of_programs(topology, plans, stock)
 
     def _foreign(self, context: RequestContext, topology: HostTopology) -> Foreign:
         """Return what other services have of this host. Until Placement has told it, that is as of the last run."""

@@ -3,7 +3,7 @@
 
 A MIG instance is a compute instance of a GPU instance. The kernel tells both by the capabilities that give access:
 ``/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access``, where 0 is the minor number of the GPU. No file tells the
-profile and the UUID of an instance; NVML does (``zun.compute.host.nvml``).
+profile and the UUID of an instance; NVML does (``zun.topology.nvml``).
 
 The partitions of an AMD GPU are nodes of KFD: see ``zun.topology.kfd``.
 

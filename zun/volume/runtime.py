@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers of the mounts that the runtime serves itself: tmpfs and named volumes."""
+"""Mounts that the runtime serves itself: the drivers of tmpfs and named volumes, and the removal of the latter."""
 
 import hashlib
+import logging
 
+from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.common.mounts import Mount
 from zun.common.units import MIB
 from zun.container.driver.lifecycle import RuntimeMount
-from zun.container.driver.volumes import LABEL_PROJECT, LABEL_VOLUME
+from zun.container.driver.volumes import LABEL_PROJECT, LABEL_VOLUME, Volumes
+from zun.objects import Volume
+
+LOG = logging.getLogger(__name__)
 
 
 class _ByTheRuntime:
@@ -34,3 +40,26 @@ def volume_name(project_id: str, name: str) -> str:
     The digest has a fixed length, so two different pairs of project and name never share one name.
     """
     return f"zun-{hashlib.sha256(project_id.encode()).hexdigest()[:32]}-{name}"
+
+
+class NamedVolumes:
+    """The named volumes of one host that projects have deleted."""
+
+    def __init__(self, hostname: str, runtime: Volumes) -> None:
+        self._hostname = hostname
+        self._runtime = runtime
+
+    def remove(self, context: RequestContext, *_about: str) -> None:
+        """Remove every volume that is to be deleted here, each with its row once it is gone.
+
+        What cannot be removed stays Deleting until the next comparison with the runtime, as does what no message told
+        of.
+        """
+        for volume in Volume.list_to_delete(context, self._hostname):
+            try:
+                self._runtime.remove_volume(volume_name(volume.project_id, volume.name))
+            except exceptions.ZunError as exc:
+                LOG.warning("Volume %s (%s) could not be removed: %s", volume.uuid, volume.name, exc)
+                continue
+            volume.destroy()
+            LOG.info("Volume %s (%s) is removed", volume.uuid, volume.name)

@@ -1,1 +1,1 @@
-"""Whether containers run where their claims say, and claims that no row has."""
+"""Whether containers run where their claims say."""

@@ -17,12 +17,12 @@ from zun.common.context import RequestContext
 from zun.common.states import STEADY, Kind
 from zun.compute.audit import audit_rules
 from zun.compute.audit.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
-from zun.compute.audit.lost_claims import is_lost, told_of
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
-from zun.compute.host.interrupts import interrupts
+from zun.compute.host.machine import interrupts
 from zun.compute.host.shared_pool import SharedPool
+from zun.compute.kept.recovery_rules import is_lost, told_of
 from zun.container.driver.audit import PinningView, Throttling
 from zun.container.driver.devices import ContainerDevices
 from zun.container.driver.driver import ContainerDriver

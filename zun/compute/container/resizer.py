@@ -8,7 +8,6 @@ from typing import Unpack
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
-from zun.compute.audit.lost_claims import is_lost
 from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.container.record import logged
 from zun.compute.container.resize_rules import Resize
@@ -16,6 +15,7 @@ from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
+from zun.compute.kept.recovery_rules import is_lost
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.compute_api import Size
 from zun.objects import Container

@@ -12,9 +12,9 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.audit import lost_claims
 from zun.compute.container.claims import Claim, Resources, Wanted
 from zun.compute.container.resize_rules import increase, resized
+from zun.compute.kept import recovery_rules
 from zun.container.driver.state import RuntimeState
 from zun.objects import ComputeNode, Container
 from zun.objects.placement import disk_promised, held_plan, placement_request
@@ -140,9 +140,9 @@ class ComputeNodeTracker:
         lost = {}
         for container in containers:
             state = runtime.get(container.uuid)
-            if state is not None and lost_claims.is_lost(container, state):
+            if state is not None and recovery_rules.is_lost(container, state):
                 lost[container.uuid], why_not = self.recover(container, state)
-                wrong = lost_claims.told_of(self._hostname, state, why_not)
+                wrong = recovery_rules.told_of(self._hostname, state, why_not)
                 LOG.error("Container %s (%s): %s. Next: %s", container.uuid, container.name, *wrong)
             elif state is None and container.cpuset is not None and held_plan(container) is None:
                 LOG.error(
@@ -167,9 +167,9 @@ class ComputeNodeTracker:
             if held is not None and uuid not in self._guessed:
                 return held, None
             others = self._usage.without(_growth(uuid)).without(uuid)
-            answer = lost_claims.recovered(self._topology, others, container, state)
+            answer = recovery_rules.recovered(self._topology, others, container, state)
             if isinstance(answer, str):
-                plan = held or lost_claims.seen(self._topology, container, state)
+                plan = held or recovery_rules.seen(self._topology, container, state)
                 self._guessed.add(uuid)
             else:
                 plan = answer

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the inventory of this host from the discovered machine, the options and the runtime's facts."""
 
+import contextlib
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oslo_config import cfg
+from oslo_utils import strutils
 
 from zun.common import exceptions, traits
-from zun.compute.host import page_reserve
 from zun.container.driver.facts import HostFacts
+from zun.container.driver.hugepages import PageStock
 from zun.objects import Container
 from zun.objects.placement import CPU_RATIO_KEY, RAM_RATIO_KEY, held_plan
 from zun.topology import CpuSet, HostTopology, Plan, device_spec, ranges
@@ -55,11 +58,11 @@ def inventory(
     offered, doubles = device_spec.without_doubles(known, [each for each in discovered.devices if each.address in held])
     foreign = _devices_of_others(replace(discovered, devices=offered), others, held)
     offered = tuple(device for device in offered if device.address not in foreign)
-    kept = _kept_pages(compute.reserved_huge_pages)
-    lacking = page_reserve.lacking(discovered, kept)
+    with _told("[compute] reserved_huge_pages = "):
+        kept = reserved_pages(compute.reserved_huge_pages)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
     left_out = (*used, *alone, *unknown, *doubles, *foreign.values())
-    notes = (*discovered.notes, *idle, *left_out, *_absent(discovered, sets), *lacking)
+    notes = (*discovered.notes, *idle, *left_out, *_absent(discovered, sets), *lacking_pages(discovered, kept))
     notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -134,13 +137,18 @@ def _own_traits(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _cpus(name: str, text: str) -> CpuSet | None:
-    if not text.strip():
-        return None
+@contextlib.contextmanager
+def _told(option: str) -> Iterator[None]:
+    """Raise a ValueError of the body as Misconfigured, with ``option`` before its text."""
     try:
-        return CpuSet(text)
+        yield
     except ValueError as exc:
-        raise exceptions.Misconfigured(f"[compute] {name} = {text}: {exc}") from exc
+        raise exceptions.Misconfigured(f"{option}{exc}") from exc
+
+
+def _cpus(name: str, text: str) -> CpuSet | None:
+    with _told(f"[compute] {name} = {text}: "):
+        return CpuSet(text) if text.strip() else None
 
 
 def _ratio(name: str, ratio: float) -> float:
@@ -149,24 +157,13 @@ def _ratio(name: str, ratio: float) -> float:
     return ratio
 
 
-def _kept_pages(texts: Sequence[str]) -> page_reserve.Pages:
-    try:
-        return page_reserve.parse(texts)
-    except ValueError as exc:
-        raise exceptions.Misconfigured(f"[compute] reserved_huge_pages = {exc}") from exc
-
-
 def _device_specs(texts: Sequence[str]) -> list[device_spec.DeviceSpec]:
     specs: list[device_spec.DeviceSpec] = []
     for text in texts:
-        try:
+        with _told(f"[devices] device_spec = {text}: "):
             specs += device_spec.parse_values(text)
-        except ValueError as exc:
-            raise exceptions.Misconfigured(f"[devices] device_spec = {text}: {exc}") from exc
-    try:
+    with _told("[devices] device_spec: "):
         device_spec.check_classes(specs)
-    except ValueError as exc:
-        raise exceptions.Misconfigured(f"[devices] device_spec: {exc}") from exc
     return specs
 
 
@@ -224,3 +221,81 @@ def _absent(discovered: HostTopology, sets: Mapping[str, CpuSet | None]) -> Iter
     for name, cpus in sets.items():
         if cpus is not None and not cpus & discovered.cpus:
             yield f"[compute] {name} = {cpus}: none of these CPUs is online here ({discovered.cpus} are)"
+
+
+Pages = dict[int, dict[int, int]]
+"""Number of huge pages by memory node and size in KiB: ``{0: {1048576: 2}}`` is 2 GiB on node 0."""
+
+_EXAMPLE = "node:0,size:1GB,count:2"
+
+
+def reserved_pages(texts: Sequence[str]) -> Pages:
+    """Return the pages that ``[compute] reserved_huge_pages`` keeps for the host's own programs, in Nova's form.
+
+    A line is such as ``node:0,size:1GB,count:2``; a size without a unit is KiB. Raise ValueError, with the line and the
+    member, for text of another form and for one size twice on a node.
+    """
+    found: Pages = {}
+    for text in texts:
+        pairs = (part.partition(":") for part in text.split(","))
+        members = {name.strip(): value.strip() for name, _, value in pairs}
+        if sorted(members) != ["count", "node", "size"] or text.count(",") != 2:
+            raise ValueError(f"{text!r} must have the members node, size and count, for example {_EXAMPLE}")
+        node, count = (_number(text, name, members[name]) for name in ("node", "count"))
+        sizes = found.setdefault(node, {})
+        size = _size(text, members["size"])
+        if size in sizes:
+            raise ValueError(f"{text!r}: pages of {size} KiB of node {node} are there already; give one line for them")
+        sizes[size] = count
+    return found
+
+
+def _number(text: str, name: str, value: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", value):
+        raise ValueError(f"{text!r}: {name} must be a whole number, got {value!r}; an example is {_EXAMPLE}")
+    return int(value)
+
+
+def _size(text: str, value: str) -> int:
+    """Return KiB of ``2048``, ``2MB`` or ``1GB``."""
+    try:
+        kib = int(value) if value.isdecimal() else strutils.string_to_bytes(value, return_int=True) // 1024
+    except ValueError:
+        kib = 0
+    if not 0 < kib < 1 << 40:
+        raise ValueError(f"{text!r}: size must be KiB or have a unit, as 2048, 2MB or 1GB, got {value!r}")
+    return kib
+
+
+def lacking_pages(topology: HostTopology, reserved: Pages) -> Iterator[str]:
+    """Yield a note on each size of which a node has fewer pages than are to be reserved."""
+    for node, sizes in reserved.items():
+        for size, count in sizes.items():
+            has = next((cell.pages.get(size, 0) for cell in topology.cells if cell.id == node), 0)
+            if has < count:
+                yield (
+                    f"[compute] reserved_huge_pages keeps {count} pages of {size} KiB of memory node {node}, which has "
+                    f"{has}"
+                )
+
+
+def pages_of_programs(
+    topology: HostTopology, claims: Iterable[Plan], stock: Mapping[int, Mapping[int, PageStock]]
+) -> Iterator[str]:
+    """Yield a note on each size of which a node has fewer free pages than containers may still be given.
+
+    ``topology`` is the host without reserved pages, ``claims`` are its containers, and ``stock`` has the pages as the
+    kernel counts them.
+    """
+    claims = tuple(claims)
+    for cell in topology.cells:
+        for size, count in cell.pages.items():
+            held = sum(share.pages.get(size, 0) for plan in claims if (share := plan.cells.get(cell.id)) is not None)
+            held += topology.foreign.share(cell.id).pages.get(size, 0)
+            known = stock.get(cell.id, {}).get(size)
+            if known is not None and known.free < count - held:
+                yield (
+                    f"programs outside of the service use {count - held - known.free} huge pages of {size} KiB on "
+                    f"memory node {cell.id} that containers may still be given; keep them for the host with [compute] "
+                    "reserved_huge_pages"
+                )

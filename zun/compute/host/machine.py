@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read this machine: its topology, and all devices that ``[devices] device_spec`` can select."""
+"""Read this machine: its topology, the devices that ``[devices] device_spec`` can select, NVML, and the interrupts.
 
-from collections.abc import Collection
-from dataclasses import replace
+Sources for interrupts: proc(5) (``/proc/interrupts``, ``/proc/softirqs``), Documentation/core-api/irq/irq-affinity.rst,
+and for those of CPUs Documentation/devicetree/bindings/interrupt-controller (arm,gic-v3.yaml, riscv,cpu-intc.yaml).
+"""
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from zun.container import cdi
-from zun.topology import HostTopology, discover
+from zun.topology import CpuSet, HostTopology, amounts, discover, nvml
 from zun.topology.cells import only_cell
 from zun.topology.device_files import discover_files
+from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
+from zun.topology.gpu_parts import mig_address, part_class
 from zun.topology.host_use import marked
+
+LOG = logging.getLogger(__name__)
 
 
 def discovered(root: str = "/", cdi_folders: Collection[str] = ()) -> HostTopology:
@@ -25,3 +40,228 @@ def discovered(root: str = "/", cdi_folders: Collection[str] = ()) -> HostTopolo
     placed = (replace(device, cell=only if device.cell is None else device.cell) for device in others)
     devices = (*found.devices, *marked(Tree(Path(root)), placed))
     return replace(found, devices=devices, notes=(*found.notes, *named.notes))
+
+
+SECONDS = 5.0
+PROGRAM = (sys.executable, "-P", nvml.__file__)
+"""The interpreter leaves the folder of the program out of its path: modules there have names of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the program."""
+
+    links: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The PCI addresses of the GPUs that NVLink joins to a GPU, by its PCI address."""
+    mig: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    """The profile and the UUID of each MIG instance, by the address of the part."""
+
+
+class NvmlSilent(Exception):
+    """NVML does not answer. The message says why."""
+
+
+class NvmlFacts:
+    """Ask NVML for the NVLink links and the profiles of MIG instances again and again, during one run of the agent.
+
+    A broken driver can make a call of NVML crash or never return, and a driver that is not kept loaded needs seconds
+    for each GPU. Therefore a process of its own, the program ``zun.topology.nvml``, asks. The agent waits for its
+    answer for SECONDS only; a later answer counts at the next inventory.
+    """
+
+    def __init__(self, command: Sequence[str] = PROGRAM, seconds: float = SECONDS) -> None:
+        """``command`` starts the process that asks."""
+        self._command = command
+        self._seconds = seconds
+        self._late: subprocess.Popen[str] | None = None
+        """A process that did not answer in time."""
+        self._known = Answer()
+        self._said: set[str] = set()
+
+    def added_to(self, machine: HostTopology) -> HostTopology:
+        """Return ``machine`` with what NVML tells. A machine without an NVIDIA GPU is returned as it is.
+
+        If NVML does not answer, its last answer counts, or nothing before the first one. The log has the reason once.
+        """
+        if not any(map(_is_nvidia_gpu, machine.devices)):
+            return machine
+        try:
+            self._known = self._ask()
+        except NvmlSilent as exc:
+            if str(exc) not in self._said:
+                LOG.info("NVML does not tell the NVLink links and MIG profiles of this host's GPUs: %s", exc)
+            self._said.add(str(exc))
+        there = {device.address for device in machine.devices}
+        links, sized = self._known.links, (_sized(each, self._known) for each in machine.devices)
+        return replace(
+            machine,
+            devices=tuple(_linked(each, there.intersection(links.get(each.address, ()))) for each in sized),
+        )
+
+    def _ask(self) -> Answer:
+        """Return the answer. Raise NvmlSilent with the reason if there is no answer."""
+        if self._late is not None and self._late.poll() is None:
+            raise NvmlSilent("an earlier call has not returned yet")
+        try:
+            process = self._late or subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        except OSError as exc:
+            raise NvmlSilent(f"the process that asks does not start: {exc}") from exc
+        try:
+            told, _ = process.communicate(timeout=self._seconds)
+        except subprocess.TimeoutExpired as exc:
+            self._late = process  # ending it would not help: a call of the driver cannot be broken off
+            raise NvmlSilent(f"there is no answer within {amounts.text(self._seconds)} seconds") from exc
+        self._late = None
+        if process.returncode:
+            raise NvmlSilent(f"the process that asks ended with status {process.returncode}")
+        return _read(told)
+
+
+def _read(text: str) -> Answer:
+    """Return an answer of the program. Raise NvmlSilent with the reason if the program got none from NVML."""
+    try:
+        answer = json.loads(text)
+        if "error" in answer:
+            raise NvmlSilent(str(answer["error"]))
+        return Answer(
+            links={str(address): frozenset(map(str, others)) for address, others in answer["links"].items()},
+            mig=dict(map(_instance, answer["mig"])),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        raise NvmlSilent(f"the answer cannot be read: {text[:40]!r}") from exc
+
+
+def _instance(told: Mapping[str, Any]) -> tuple[str, tuple[str | None, str]]:
+    """Return the address of a MIG instance, and its profile and UUID."""
+    profile = None if told["profile"] is None else str(told["profile"])
+    return mig_address(told["gpu"], told["gpu_instance"], told["compute_instance"]), (profile, str(told["uuid"]))
+
+
+def _sized(device: Device, answer: Answer) -> Device:
+    """Return the device, with its profile, class and UUID if it is a MIG instance that NVML tells."""
+    if device.type is not DeviceType.PART or device.address not in answer.mig:
+        return device
+    profile, uuid = answer.mig[device.address]
+    return replace(device, profile=profile, uuid=uuid, resource_class=part_class("MIG", profile))
+
+
+def _is_nvidia_gpu(device: Device) -> bool:
+    return device.vendor_id == "10de" and device.class_id.startswith("03")
+
+
+def _linked(device: Device, others: Collection[str]) -> Device:
+    return replace(device, links=tuple(sorted({*device.links, *others}))) if others else device
+
+
+_OF_A_CPU = (
+    (re.compile(r"GIC(-\d+|v\d)?"), (range(0, 32), range(1056, 1120))),
+    (re.compile(r"GICv\d-\d+|GICv5-(PPI|IPI)|AIC-FIQ|bcm2836-(timer|pmu)"), ()),
+    (re.compile(r"RISC-V|CPUINTC|XIVE-IPI|xen-percpu"), ()),
+    (re.compile(r"XICS"), (range(2, 3),)),
+)
+"""Controller -> its hardware numbers that belong to each CPU, as timer, counters and calls between CPUs; empty for all.
+
+Where only some CPUs have such an interrupt, as big cores, the number is in the name: ``GICv3-23 0 Level arm-pmu``.
+They have lines with numbers in ``/proc/interrupts``, as devices do, but nobody can move them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupts:
+    """The device interrupts of the machine since it started.
+
+    ``counted`` maps each CPU to its count, ``allowed`` each interrupt number to the CPUs where it may arrive.
+    ``network`` maps each CPU to its count of soft interrupts for packets.
+    """
+
+    counted: Mapping[int, int]
+    allowed: Mapping[int, CpuSet]
+    network: Mapping[int, int] = field(default_factory=dict)
+
+    def on(self, cpus: CpuSet) -> tuple[int, CpuSet]:
+        """Return the count of interrupts on ``cpus``, and the numbers of the interrupts that may arrive there."""
+        count = sum(self.counted.get(cpu, 0) for cpu in cpus)
+        return count, CpuSet(number for number, allowed in self.allowed.items() if allowed & cpus)
+
+    def network_on(self, cpus: CpuSet) -> int:
+        """Return the count of soft interrupts for packets on ``cpus``."""
+        return sum(self.network.get(cpu, 0) for cpu in cpus)
+
+
+def interrupts(root: str | Path = "/") -> Interrupts:
+    """Read the files under ``root``. The result is empty if they cannot be read."""
+    text = _text(root, "interrupts")
+    own = {int(name) for name, _, described in _lines(text) if name.isdecimal() and _is_of_a_cpu(described)}
+    allowed = {number: cpus for number, cpus in _allowed(Path(root, "proc/irq")).items() if number not in own}
+    return Interrupts(count(text), allowed, count_network(_text(root, "softirqs")))
+
+
+def count(text: str) -> dict[int, int]:
+    """Return the device interrupts by CPU from the text of ``/proc/interrupts``.
+
+    Only lines that begin with a number belong to devices: ``24:  7  0  PCI-MSI eth0`` counts 7 on the first CPU. Lines
+    like ``LOC:`` (timer) belong to the CPU itself, and so does ``11:  7  9  GICv3 30 Level arch_timer``.
+    """
+    return _count(text, lambda name, described: name.isdecimal() and not _is_of_a_cpu(described))
+
+
+def count_network(text: str) -> dict[int, int]:
+    """Return the soft interrupts for packets, in and out, by CPU from the text of ``/proc/softirqs``."""
+    return _count(text, lambda name, described: name in ("NET_RX", "NET_TX"))
+
+
+def _text(root: str | Path, name: str) -> str:
+    try:
+        return Path(root, "proc", name).read_text()
+    except OSError:
+        return ""
+
+
+def _is_of_a_cpu(described: str) -> bool:
+    """Return whether a line belongs to each CPU itself, by its words behind the counts: ``GICv3 30 Level arch_timer``.
+
+    The words are controller, hardware number, kind and user.
+    """
+    words = described.split()
+    hardware = next((int(word) for word in words[1:] if word.isdecimal()), None)
+    for controller, numbers in _OF_A_CPU:
+        if words and controller.fullmatch(words[0]):
+            return not numbers or any(hardware in each for each in numbers)
+    return False
+
+
+def _cpus(text: str) -> list[int]:
+    """Return the CPUs of the columns, by the heading: ``CPU0 CPU2``."""
+    words = text.partition("\n")[0].split()
+    return [int(word[3:]) for word in words if word.startswith("CPU") and word[3:].isdecimal()]
+
+
+def _lines(text: str) -> Iterator[tuple[str, list[int], str]]:
+    """Yield name, counts in the order of the columns, and further words of each line."""
+    columns = len(_cpus(text))
+    for line in text.splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        counts = [int(word) for word in takewhile(str.isdecimal, words[:columns])]
+        yield name.strip(), counts, " ".join(words[columns:])
+
+
+def _count(text: str, wanted: Callable[[str, str], bool]) -> dict[int, int]:
+    cpus = _cpus(text)
+    counted = dict.fromkeys(cpus, 0)
+    for name, counts, described in _lines(text):
+        for cpu, number in zip(cpus, counts, strict=False):
+            counted[cpu] += number if wanted(name, described) else 0
+    return counted
+
+
+def _allowed(folder: Path) -> dict[int, CpuSet]:
+    allowed = {}
+    for each in folder.glob("[0-9]*"):
+        try:
+            allowed[int(each.name)] = CpuSet((each / "smp_affinity_list").read_text().strip())
+        except (OSError, ValueError):
+            continue
+    return allowed

@@ -1,1 +1,1 @@
-"""Images, files, volumes and terminals of a host."""
+"""Images, files and terminals of a host."""

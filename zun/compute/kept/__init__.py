@@ -1,1 +1,1 @@
-"""What a host keeps of its containers against the loss of the database."""
+"""What a host keeps of its containers against the loss of rows and claims."""

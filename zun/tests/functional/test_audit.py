@@ -10,7 +10,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute.audit import auditor
 from zun.compute.audit.auditor import Reading
-from zun.compute.host.interrupts import Interrupts
+from zun.compute.host.machine import Interrupts
 from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.compute.host.interrupts import Interrupts, count, interrupts
+from zun.compute.host.machine import Interrupts, count, interrupts
 from zun.topology import CpuSet
 
 TEXT = """\

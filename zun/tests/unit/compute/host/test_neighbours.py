@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.compute.host.neighbours import Namesakes, Neighbours
+from zun.compute.host.engine_watch import Namesakes, Neighbours
 
 
 @pytest.mark.parametrize(("counts", "told"), [

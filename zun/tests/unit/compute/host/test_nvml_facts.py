@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.compute.host.nvml_facts import PROGRAM, NvmlFacts
+from zun.compute.host.machine import PROGRAM, NvmlFacts
 from zun.topology import HostTopology
 from zun.topology.devices import Device, DeviceType
 

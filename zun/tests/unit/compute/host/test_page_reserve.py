@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from zun.compute.host.page_reserve import lacking, parse, used_by_others
+from zun.compute.host.inventory import lacking_pages, pages_of_programs, reserved_pages
 from zun.container.driver.hugepages import PageStock
 from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Refusal, Usage, plan
 from zun.topology.foreign import Foreign, ForeignShare
@@ -21,7 +21,7 @@ HOST = HostTopology((CELL, replace(CELL, id=1, cpus=CpuSet("4-7"))))
     (["count:1,size:1GiB,node:7"], {7: {GIB: 1}}),
 ])  # fmt: skip
 def test_lines_are_those_of_nova(texts, pages):
-    assert parse(texts) == pages
+    assert reserved_pages(texts) == pages
 
 
 @pytest.mark.parametrize(("text", "why"), [
@@ -37,12 +37,12 @@ def test_lines_are_those_of_nova(texts, pages):
 ])  # fmt: skip
 def test_other_lines_are_refused(text, why):
     with pytest.raises(ValueError, match=why):
-        parse([text])
+        reserved_pages([text])
 
 
 def test_a_size_of_a_node_comes_once():
     with pytest.raises(ValueError, match="pages of 1048576 KiB of node 0 are there already"):
-        parse(["node:0,size:1GB,count:2", "node:0,size:1048576,count:2"])
+        reserved_pages(["node:0,size:1GB,count:2", "node:0,size:1048576,count:2"])
 
 
 def asked(gib: int) -> PlacementRequest:
@@ -62,7 +62,7 @@ def test_pages_of_the_host_are_in_no_inventory():
 
 def test_more_pages_than_there_are_leave_a_note():
     kept = {0: {GIB: 9}, 5: {2048: 1}}
-    assert list(lacking(HOST, kept)) == [
+    assert list(lacking_pages(HOST, kept)) == [
         "[compute] reserved_huge_pages keeps 9 pages of 1048576 KiB of memory node 0, which has 8",
         "[compute] reserved_huge_pages keeps 1 pages of 2048 KiB of memory node 5, which has 0",
     ]
@@ -80,7 +80,7 @@ def test_more_pages_than_there_are_leave_a_note():
 def test_pages_that_others_use_are_told(free, held, others, missing):
     claims = [plan(HOST, Usage(), asked(held))] if held else []
     host = replace(HOST, foreign=Foreign({0: ForeignShare(pages={GIB: others})} if others else {}))
-    notes = list(used_by_others(host, claims, {0: {GIB: PageStock(8, free), 2048: PageStock(512, 512)}}))
+    notes = list(pages_of_programs(host, claims, {0: {GIB: PageStock(8, free), 2048: PageStock(512, 512)}}))
     assert [note.split(" on memory node")[0] for note in notes] == (
         [f"programs outside of the service use {missing} huge pages of 1048576 KiB"] if missing else []
     )

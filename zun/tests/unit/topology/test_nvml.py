@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zun.compute.host.nvml import facts, links, mig_instances
+from zun.topology.nvml import facts, links, mig_instances
 
 GPU, CPU, SWITCH, UNKNOWN = 0, 1, 2, 255
 EIGHT = [f"0000:{bus}:00.0" for bus in ("1a", "1c", "3d", "3f", "9a", "9c", "bc", "be")]

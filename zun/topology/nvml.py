@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print what NVIDIA's library NVML tells of the GPUs of this machine: a program of ``nvml_facts``.
+"""Print what NVIDIA's library NVML tells of the GPUs of this machine: a program of the agent.
 
 The facts are which GPUs NVLink joins, and the profile and the UUID of each MIG instance.
 

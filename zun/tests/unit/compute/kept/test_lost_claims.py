@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from zun.common.context import RequestContext
-from zun.compute.audit.lost_claims import is_lost, recovered, seen
+from zun.compute.kept.recovery_rules import is_lost, recovered, seen
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import ASKED_AS, cpuset_record, placement_request
