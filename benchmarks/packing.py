@@ -47,12 +47,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from oslo_config import cfg
 
+from benchmarks import packing_gpu
+from benchmarks.shapes import equal_cells
 from zun.conf import scheduler as options
 from zun.scheduler import weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
-from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, plan
+from zun.topology import PlacementRequest, Plan, plan
 
 LOCAL = 10
 OURS = ("StrandedWeigher=1000000.0", "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0")
@@ -307,7 +309,9 @@ class Ours:
 
     def __init__(self, kinds: Sequence[Kind], settings: Sequence[str] = OURS) -> None:
         self.kinds = [kind for kind in kinds for _ in range(kind.count)]
-        machines = {kind: machine(kind) for kind in kinds}
+        machines = {
+            kind: equal_cells(kind.cells, kind.cpus, kind.memory_mib, kind.distance) for kind in kinds
+        }
         self.hosts = Columns(HostState(f"host-{row:06}", machines[kind]) for row, kind in enumerate(self.kinds))
         self.weighers = weighers.load(settings, configuration())
 
@@ -335,15 +339,6 @@ def configuration() -> cfg.ConfigOpts:
     options.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
     return conf
-
-
-def machine(kind: Kind) -> HostTopology:
-    cells = []
-    for cell in range(kind.cells):
-        cpus = CpuSet(range(cell * kind.cpus, (cell + 1) * kind.cpus))
-        distances = {other: kind.distance(cell, other) for other in range(kind.cells)}
-        cells.append(NUMACell(id=cell, cpus=cpus, l3=(cpus,), memory_mib=kind.memory_mib, distances=distances))
-    return HostTopology(tuple(cells))
 
 
 # Runs
@@ -556,10 +551,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     first, _, last = asked.seeds.partition("-")
     if asked.gpu or asked.gpu_trace:
-        from benchmarks import packing_gpu
-
         seeds = range(int(first), int(last or first) + 1)
-        rows = packing_gpu.compare(asked.gpu_trace, asked.gpu_hosts, seeds, asked.load or 1.0)
+        ours = weighers.load(OURS, configuration())
+        rows = packing_gpu.compare(asked.gpu_trace, asked.gpu_hosts, seeds, asked.load or 1.0, ours)
         if asked.json:
             Path(asked.json).write_text(json.dumps(rows, indent=1) + "\n")
         return 0

@@ -35,11 +35,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import packing
-from zun.scheduler import weighers
+from benchmarks.shapes import equal_cells
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
+from zun.scheduler.weighers import Weighted, best_first
 from zun.topology import HostTopology, PlacementRequest, Plan, plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device
@@ -108,8 +108,9 @@ def cloud(hosts: Counter[Kind], number: int) -> list[Kind]:
 
 
 def machine(kind: Kind, cells: int) -> HostTopology:
-    """Return the host with its GPUs on the cells in turn."""
-    made = packing.machine(packing.Kind(1, cells, max(1, kind.cpus // cells), kind.memory_mib // cells))
+    """Return the host, a socket for each cell, with its GPUs on the cells in turn."""
+    cpus, memory_mib = max(1, kind.cpus // cells), kind.memory_mib // cells
+    made = equal_cells(cells, cpus, memory_mib, lambda a, b: 10 if a == b else 32)
     return replace(made, devices=tuple(
         Device(f"0000:{number:02x}:00.0", vendor_id="10de", cell=number % cells) for number in range(kind.gpus)
     ))
@@ -123,11 +124,13 @@ def placement(kind: Kind, affinity: str) -> PlacementRequest:
 class Cloud:
     """The hosts as the scheduler has them. Ours and the peers place by the same exact plan; the host differs."""
 
-    def __init__(self, hosts: Sequence[Kind], cells: int, name: str, seed: int, common: Counter[Kind]) -> None:
+    def __init__(
+        self, hosts: Sequence[Kind], cells: int, name: str, seed: int, common: Counter[Kind], ours: Sequence[Weighted]
+    ) -> None:
         machines = {kind: machine(kind, cells) for kind in set(hosts)}
         self.table = Columns(HostState(f"host-{row:06}", machines[kind]) for row, kind in enumerate(hosts))
         self.name, self.random = name, random.Random(seed)
-        self.weighers = weighers.load(packing.OURS, packing.configuration())
+        self.weighers = ours
         self.capacity = np.array([[kind.cpus, kind.memory_mib, kind.gpus] for kind in hosts], float)
         self.free = self.capacity.copy()
         kinds = common.most_common(MOST_KINDS)
@@ -149,7 +152,7 @@ class Cloud:
 
     def _ranked(self, spec: RequestSpec, wanted: Any, able: Any) -> Iterator[int]:
         if self.name == "ours":
-            yield from weighers.best_first(self.table, spec, self.weighers, able)
+            yield from best_first(self.table, spec, self.weighers, able)
             return
         rows = np.flatnonzero(able)
         largest = self.capacity.max(0)
@@ -208,8 +211,13 @@ def drawn(requests: Counter[Kind], hosts: Sequence[Kind], cells: int, seed: int,
     return found
 
 
-def compare(trace: str | None, number: int, seeds: Sequence[int], load: float) -> list[dict[str, Any]]:
-    """Replay and print: GPUs given of those asked for, ratios to ours, and on how many runs nobody gave more."""
+def compare(
+    trace: str | None, number: int, seeds: Sequence[int], load: float, ours: Sequence[Weighted]
+) -> list[dict[str, Any]]:
+    """Replay and print: GPUs given of those asked for, ratios to ours, and on how many runs nobody gave more.
+
+    ``ours`` are the weighers of our policy.
+    """
     hosts, requests = read(trace)
     made, rows = cloud(hosts, number), []
     for cells in CELLS:
@@ -219,7 +227,7 @@ def compare(trace: str | None, number: int, seeds: Sequence[int], load: float) -
                 "cells": cells, "seed": seed, "asked": len(asked), "asked_gpus": sum(kind.gpus for kind, _ in asked),
                 "asked_cpus": sum(kind.cpus for kind, _ in asked),
             }
-            row |= {name: run(Cloud(made, cells, name, seed, requests), asked) for name in POLICIES}
+            row |= {name: run(Cloud(made, cells, name, seed, requests, ours), asked) for name in POLICIES}
             rows.append(row)
         show(f"{number} hosts of {cells} cells, {sum(host.gpus for host in made)} GPUs, load {load:g}", [
             row for row in rows if row["cells"] == cells

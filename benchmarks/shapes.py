@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
@@ -155,6 +156,16 @@ def host(
                 distances={other: distance(remote, cell, other) for other in ids},
             )
         )
+    return HostTopology(tuple(built))
+
+
+def equal_cells(cells: int, cpus: int, memory_mib: int, apart: Callable[[int, int], int]) -> HostTopology:
+    """Return a host of equal cells, each with one L3 and cores of one thread. ``apart`` has the distance of two."""
+    built = []
+    for cell in range(cells):
+        mine = CpuSet(range(cell * cpus, (cell + 1) * cpus))
+        distances = {other: apart(cell, other) for other in range(cells)}
+        built.append(NUMACell(id=cell, cpus=mine, l3=(mine,), memory_mib=memory_mib, distances=distances))
     return HostTopology(tuple(built))
 
 
