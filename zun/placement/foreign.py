@@ -16,7 +16,7 @@ from zun.placement.tree import Inventory
 from zun.topology import CpuSet, HostTopology, NUMACell, Usage
 from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.foreign import NO_FOREIGN, Foreign, ForeignShare
-from zun.topology.view import view_of
+from zun.topology.host_topology import view_of
 
 _CELL_NAME = re.compile(r"_NUMA_?(\d+)$")
 

@@ -29,8 +29,9 @@ from zun.placement.allocations import (
 )
 from zun.topology import HostTopology, NUMACell, Usage
 from zun.topology.foreign import Foreign, ForeignShare
+from zun.topology.host_topology import view_of
 from zun.topology.request import MICRO
-from zun.topology.view import HostView, view_of
+from zun.topology.view import HostView
 
 NUMA_ROOT = "HW_NUMA_ROOT"
 SHARING = "MISC_SHARES_VIA_AGGREGATE"

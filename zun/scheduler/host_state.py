@@ -24,8 +24,8 @@ from zun.topology.cpuset import NO_CPUS
 from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
+from zun.topology.host_topology import view_of
 from zun.topology.ranges import NAME, RATIO
-from zun.topology.view import view_of
 
 LONGEST_RATIO = 32
 """Characters of an allocation ratio in the metadata of an aggregate."""

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from zun.topology import HostTopology, PlacementRequest, Usage
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
-from zun.topology.view import view_of
+from zun.topology.host_topology import view_of
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

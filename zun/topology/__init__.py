@@ -67,9 +67,10 @@ This package needs the standard library only. It does no I/O, except ``sysfs``, 
 """
 
 from zun.topology.allocator import plan
-from zun.topology.cells import HostTopology, NUMACell
+from zun.topology.cells import NUMACell
 from zun.topology.cpuset import CpuSet
 from zun.topology.grade import grade_of, has_whole_cores, kept_up
+from zun.topology.host_topology import HostTopology
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Change, Dimension, Refusal, RefusalCode, Wanted
 from zun.topology.request import CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy

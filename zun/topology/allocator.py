@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from zun.topology.cells import HostTopology
 from zun.topology.device_request import GivenDevice
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.placement import Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
@@ -20,7 +20,6 @@ from zun.topology.search.question import Question, Stocks
 from zun.topology.search.reason import refused, refused_devices, unproven
 from zun.topology.search.steps import Steps
 from zun.topology.usage import Usage
-from zun.topology.view import view_of
 
 
 def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Plan | Refusal:

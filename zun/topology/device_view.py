@@ -7,14 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from zun.topology.cells import NUMACell, homes
+from zun.topology.cpuset import CpuSet
 from zun.topology.device_request import DeviceRequest, GivenDevice, HeldDevice
 from zun.topology.devices import Device, DeviceType
-from zun.topology.view import homes
-
-if TYPE_CHECKING:
-    from zun.topology.cells import HostTopology
 
 Rivals = tuple[Sequence[int], Sequence[int]]
 """Two sides, by positions of devices, of which a container has one at most."""
@@ -101,9 +98,11 @@ class DeviceView:
         return given if device is None else GivenDevice.of(given.name, device)
 
 
-def build_device_view(topology: HostTopology) -> DeviceView:
-    """Return a new view of the devices of ``topology``. ``HostTopology`` keeps its view: use ``device_view``."""
-    devices = tuple(sorted(topology.devices, key=lambda device: device.address))
+def build_device_view(
+    offered: Iterable[Device], cells: Sequence[NUMACell], sockets: Sequence[CpuSet]
+) -> DeviceView:
+    """Return a new view of the ``offered`` devices. ``HostTopology`` keeps its view: use ``device_view``."""
+    devices = tuple(sorted(offered, key=lambda device: device.address))
     virtual: dict[str, tuple[str, ...]] = {}
     groups: dict[int, tuple[Device, ...]] = {}
     for device in devices:
@@ -111,8 +110,8 @@ def build_device_view(topology: HostTopology) -> DeviceView:
             virtual[device.physical] = (*virtual.get(device.physical, ()), device.address)
         if device.iommu_group is not None:
             groups[device.iommu_group] = (*groups.get(device.iommu_group, ()), device)
-    working = [cell for cell in topology.cells if cell.cpus]
-    places = {cell.id: homes(cell, working) for cell in topology.cells}
+    working = [cell for cell in cells if cell.cpus]
+    places = {cell.id: homes(cell, working) for cell in cells}
     return DeviceView(
         devices=devices,
         by_address={device.address: device for device in devices},
@@ -120,7 +119,7 @@ def build_device_view(topology: HostTopology) -> DeviceView:
         groups=groups,
         homes=places,
         linked=_linked(devices),
-        sockets=_sockets(topology, places),
+        sockets=_sockets(cells, sockets, places),
     )
 
 
@@ -135,11 +134,13 @@ def _linked(devices: Iterable[Device]) -> dict[str, frozenset[str]]:
     return {address: frozenset(others) for address, others in found.items()}
 
 
-def _sockets(topology: HostTopology, places: Mapping[int, tuple[int, ...]]) -> dict[int, frozenset[int]]:
+def _sockets(
+    cells: Sequence[NUMACell], sockets: Sequence[CpuSet], places: Mapping[int, tuple[int, ...]]
+) -> dict[int, frozenset[int]]:
     """Return the sockets of each node. A cell on no known socket gets a negative number, which no other cell has."""
     own = {}
-    for cell in topology.cells:
-        numbers = [number for number, socket in enumerate(topology.sockets) if socket & cell.cpus]
+    for cell in cells:
+        numbers = [number for number, socket in enumerate(sockets) if socket & cell.cpus]
         own[cell.id] = numbers or [-1 - cell.id]
     return {node: frozenset([number for home in found for number in own[home]]) for node, found in places.items()}
 

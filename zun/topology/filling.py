@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 from zun.topology.allocator import plan
-from zun.topology.cells import HostTopology
+from zun.topology.host_topology import HostTopology
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
 from zun.topology.usage import Usage

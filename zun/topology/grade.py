@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zun.topology.cells import HostTopology
 from zun.topology.cpuset import CpuSet
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.isolation import kept_with
 from zun.topology.masks import lowest
 from zun.topology.placement import Plan
 from zun.topology.usage import Usage
-from zun.topology.view import view_of
 
 
 def grade_of(topology: HostTopology, plan: Plan) -> str | None:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from zun.topology.cells import HostTopology
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.usage import Usage
-from zun.topology.view import view_of
 
 
 class Hole(NamedTuple):

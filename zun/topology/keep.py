@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from zun.topology.allocator import device_search, page_sizes, plan
-from zun.topology.cells import HostTopology
 from zun.topology.cpuset import CpuSet
 from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest
 from zun.topology.devices import Device, DeviceType
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
 from zun.topology.ranges import SHARES
@@ -25,7 +25,7 @@ from zun.topology.search.booking import book, draw, draw_together
 from zun.topology.search.matching import cheapest_matching
 from zun.topology.search.question import Offer, Question, Taken
 from zun.topology.usage import Usage
-from zun.topology.view import CellView, view_of
+from zun.topology.view import CellView
 
 
 def with_its_devices(

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from zun.topology import amounts
 from zun.topology.allocator import plan
-from zun.topology.cells import HostTopology
 from zun.topology.cpuset import NO_CPUS
+from zun.topology.host_topology import HostTopology
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest

@@ -14,13 +14,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zun.topology import kfd
-from zun.topology.cells import NUMACell, only_cell
+from zun.topology.cells import NUMACell, homes, only_cell
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.devices import Device, DeviceType
 from zun.topology.files import Tree
 from zun.topology.gpu_parts import parts
 from zun.topology.pci_files import ADDRESS, device_files, interfaces, memory_nodes
-from zun.topology.view import homes
 
 _DEVICES = "sys/bus/pci/devices"
 _BRIDGE = "06"  # class of everything that only joins buses

@@ -18,9 +18,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from zun.topology.cells import HostTopology, NUMACell
+from zun.topology.cells import NUMACell
 from zun.topology.cpuset import MAX_ID, NO_CPUS, CpuSet, union
 from zun.topology.files import SPACE, Tree, number_in
+from zun.topology.host_topology import HostTopology
 from zun.topology.host_use import marked
 from zun.topology.mounts import Mounted, mounts_in, mounts_in_table
 from zun.topology.pci import discover_devices

@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 
 from zun.topology import amounts
-from zun.topology.cells import HostTopology
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import HeldDevice
 from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.isolation import kept_with
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import CellFree, Refusal, RefusalCode
 from zun.topology.request import MICRO
-from zun.topology.view import CellView, HostView, view_of
+from zun.topology.view import CellView, HostView
 
 Problem = tuple[RefusalCode, str]
 

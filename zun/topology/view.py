@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from zun.topology.cells import NUMACell, apart, homes, nearest
 from zun.topology.cpuset import CpuSet
+from zun.topology.foreign import Foreign
 from zun.topology.request import MICRO
-
-if TYPE_CHECKING:
-    from zun.topology.cells import HostTopology, NUMACell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +119,7 @@ class HostView:
     spread: bool
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
     """CPUs (masks) by their use, of a host or of a cell; see the fields of ``HostTopology``."""
 
     dedicated: int
@@ -131,46 +130,40 @@ class _Limits(NamedTuple):
     exposed_nodes: int
 
 
-_Cpus = tuple[tuple[int, ...], tuple[int, ...], _Limits]
+_Cpus = tuple[tuple[int, ...], tuple[int, ...], Limits]
 """Everything that decides a ``CpuView``: cores, L3 caches (masks) and the uses of the CPUs."""
 
 
-def view_of(topology: HostTopology, isolation: str = "thread") -> HostView:
-    """Return the view of ``topology`` for requests of this isolation grade.
+def build_view(
+    nodes: Sequence[NUMACell],
+    limits: Limits,
+    foreign: Foreign,
+    reserved_memory_mib: Mapping[int, int],
+    *,
+    pool_beyond: int,
+    cpu_ratio: float,
+    ram_ratio: float,
+    spread: bool,
+) -> HostView:
+    """Return a new view of the host that has these ``nodes``.
 
-    The grade ``isolated`` has a view of its own, all other grades share one.
+    The other arguments are explained at the fields of ``HostTopology``, which keeps its views: call ``view_of``
+    instead. Building takes about a millisecond.
     """
-    return topology.isolated_view if isolation == "isolated" else topology.view
-
-
-def build_view(topology: HostTopology, dedicated: int) -> HostView:
-    """Return a new view of ``topology`` whose dedicated containers may get the CPUs ``dedicated`` (mask).
-
-    Building takes about a millisecond. ``HostTopology`` keeps its views, so call ``view_of`` instead.
-    """
-    pool = topology.pool_cpus.mask
-    working = [cell for cell in topology.cells if cell.cpus]
-    with_memory = frozenset(cell.id for cell in topology.cells if cell.memory_mib or any(cell.pages.values()))
-    attached = _attach(topology, working)
+    working = [node for node in nodes if node.cpus]
+    with_memory = frozenset(node.id for node in nodes if node.memory_mib or any(node.pages.values()))
+    attached = _attach(nodes, working)
     borrowed = {
-        cell.id: nearest(cell, [node for node in topology.cells if node.id in with_memory])
+        cell.id: nearest(cell, [node for node in nodes if node.id in with_memory])
         for cell in working if with_memory.isdisjoint((cell.id, *attached[cell.id]))
     }
-    ways = sorted({_way(cell, node) for cell in working for node in topology.cells if node is not cell})
-    limits = _Limits(
-        dedicated,
-        pool,
-        (topology.dedicated_cpus | topology.isolated_cpus | topology.pool_cpus).mask,
-        topology.exposed.mask,
-        topology.exposed_l3.mask,
-        topology.exposed_nodes.mask,
-    )
+    ways = sorted({_way(cell, node) for cell in working for node in nodes if node is not cell})
     models: dict[_Cpus, CpuView] = {}
     positions = {way: position for position, way in enumerate(ways)}
     cells = tuple(
         _cell_view(
-            index, cell, limits, (*attached[cell.id], *borrowed.get(cell.id, ())), topology.cells, positions, models,
-            topology.foreign.share(cell.id).shared * MICRO if topology.foreign else 0,
+            index, cell, limits, (*attached[cell.id], *borrowed.get(cell.id, ())), nodes, positions, models,
+            foreign.share(cell.id).shared * MICRO if foreign else 0,
         )
         for index, cell in enumerate(working)
     )
@@ -183,27 +176,24 @@ def build_view(topology: HostTopology, dedicated: int) -> HostView:
         lends=any(borrowed.values()),
         beyond=1 + max([distance for cell in cells for distance in cell.apart.values()], default=0),
         peers=tuple(_peers(distances, position) for position in range(len(working))),
-        small_mib={
-            cell.id: max(0, cell.small_mib - topology.reserved_memory_mib.get(cell.id, 0))
-            for cell in topology.cells
-        },
-        pages={cell.id: _pages(topology, cell) for cell in topology.cells},
+        small_mib={node.id: max(0, node.small_mib - reserved_memory_mib.get(node.id, 0)) for node in nodes},
+        pages={node.id: _pages(foreign, node) for node in nodes},
         with_memory=with_memory,
-        dedicated=dedicated,
-        pool=pool,
-        pool_beyond=topology.pool_beyond.mask,
-        cpu_ratio=Fraction(str(topology.cpu_allocation_ratio)),
-        ram_ratio=Fraction(str(topology.ram_allocation_ratio)),
-        spread=topology.strategy == "spread",
+        dedicated=limits.dedicated,
+        pool=limits.pool,
+        pool_beyond=pool_beyond,
+        cpu_ratio=Fraction(str(cpu_ratio)),
+        ram_ratio=Fraction(str(ram_ratio)),
+        spread=spread,
     )
 
 
-def _pages(topology: HostTopology, cell: NUMACell) -> Mapping[int, int]:
-    """Return the huge pages of ``cell`` that containers may have."""
-    if not topology.foreign:
-        return cell.pages
-    taken = topology.foreign.share(cell.id).pages
-    return {size: max(0, count - taken.get(size, 0)) for size, count in cell.pages.items()}
+def _pages(foreign: Foreign, node: NUMACell) -> Mapping[int, int]:
+    """Return the huge pages of ``node`` that containers may have."""
+    if not foreign:
+        return node.pages
+    taken = foreign.share(node.id).pages
+    return {size: max(0, count - taken.get(size, 0)) for size, count in node.pages.items()}
 
 
 def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
@@ -216,32 +206,16 @@ def _peers(distances: tuple[tuple[int, ...], ...], b: int) -> int:
     return peers
 
 
-def _attach(topology: HostTopology, working: list[NUMACell]) -> dict[int, tuple[int, ...]]:
+def _attach(nodes: Sequence[NUMACell], working: Sequence[NUMACell]) -> dict[int, tuple[int, ...]]:
     """Return memory-only nodes by the cell that they belong to: the nearest one, the lowest id among equals."""
+    cells = {cell.id: cell for cell in working}
     attached: dict[int, list[tuple[int, int]]] = {cell.id: [] for cell in working}
-    for node in topology.cells:
+    for node in nodes:
         if node.cpus or not working:
             continue
         cell_id = homes(node, working)[0]
-        attached[cell_id].append((_apart(topology.cell(cell_id), node), node.id))
+        attached[cell_id].append((apart(cells[cell_id], node), node.id))
     return {cell: tuple(node for _, node in sorted(nodes)) for cell, nodes in attached.items()}
-
-
-def homes(node: NUMACell, working: Sequence[NUMACell]) -> tuple[int, ...]:
-    """Return the ids of the cells where ``node`` is: itself if it has CPUs, else the nearest of the ``working`` cells.
-
-    If the firmware names initiators, only these cells count, because distances are often equal for such nodes.
-    """
-    if node.cpus:
-        return (node.id,)
-    return nearest(node, [cell for cell in working if cell.id in node.initiators] or working)
-
-
-def nearest(node: NUMACell, others: Sequence[NUMACell]) -> tuple[int, ...]:
-    """Return the ids of the others that are nearest to ``node``, all that are equally near, in order."""
-    far = {other.id: _apart(node, other) for other in others}
-    least = min(far.values(), default=0)
-    return tuple(sorted([other for other, distance in far.items() if distance == least]))
 
 
 _Way = tuple[int, bool, int]
@@ -249,15 +223,11 @@ _Way = tuple[int, bool, int]
 
 
 def _way(cell: NUMACell, node: NUMACell) -> _Way:
-    return _apart(cell, node), bool(node.cpus), node.id
-
-
-def _apart(a: NUMACell, b: NUMACell) -> int:
-    return a.distance(b.id) + b.distance(a.id)
+    return apart(cell, node), bool(node.cpus), node.id
 
 
 def _cell_view(
-    index: int, cell: NUMACell, limits: _Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
+    index: int, cell: NUMACell, limits: Limits, attached: tuple[int, ...], nodes: Sequence[NUMACell],
     positions: Mapping[_Way, int], models: dict[_Cpus, CpuView], foreign: int,
 ) -> CellView:
     """Return the view of a cell. ``models`` are the models of earlier cells; a new model is added."""
@@ -265,7 +235,7 @@ def _cell_view(
     base = (online & -online).bit_length() - 1
     key = (
         tuple([core.mask >> base for core in cell.siblings]), tuple([cache.mask >> base for cache in cell.l3]),
-        _Limits(*[(limit & online) >> base for limit in limits]),
+        Limits(*[(limit & online) >> base for limit in limits]),
     )
     model = models.get(key)
     if model is None:
@@ -279,7 +249,7 @@ def _cell_view(
         nodes=(cell.id, *attached),
         spill=tuple(sorted([positions[_way(cell, node)] for node in nodes if node is not cell])),
         foreign=foreign,
-        apart={node.id: _apart(cell, node) for node in nodes},
+        apart={node.id: apart(cell, node) for node in nodes},
         dedicated=model.dedicated << base,
         pool=model.pool << base,
         everyone=model.everyone << base,
@@ -308,7 +278,7 @@ def _moved(cache: CacheView, base: int) -> CacheView:
     )
 
 
-def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: _Limits) -> CpuView:
+def _cpu_view(cores: tuple[int, ...], caches: tuple[int, ...], limits: Limits) -> CpuView:
     dedicated, exposed = limits.dedicated, limits.exposed
     whole = tuple(core for core in cores if not core & ~dedicated and not core & exposed)
     pattern = _pattern(cores)
@@ -346,7 +316,7 @@ def by_size(units: Sequence[int], firsts: Sequence[int]) -> tuple[tuple[int, int
 
 
 def _cache_view(
-    cores: tuple[int, ...], whole: frozenset[int], limits: _Limits, owner: Mapping[int, int]
+    cores: tuple[int, ...], whole: frozenset[int], limits: Limits, owner: Mapping[int, int]
 ) -> CacheView:
     """Return the view of a group of ``cores``. ``owner`` has the L3 (mask) of each CPU."""
     mask = sum(cores)

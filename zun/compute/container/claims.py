@@ -17,8 +17,8 @@ from zun.objects.placement import (
 )
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.allocator import devices_now
+from zun.topology.host_topology import view_of
 from zun.topology.request import MICRO
-from zun.topology.view import view_of
 
 
 @dataclass(frozen=True, slots=True)

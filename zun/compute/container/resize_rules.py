@@ -25,9 +25,9 @@ from zun.topology import (
 )
 from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.grade import kept_up
+from zun.topology.host_topology import view_of
 from zun.topology.keep import keeping, with_its_devices
 from zun.topology.request import MICRO
-from zun.topology.view import view_of
 
 
 @dataclass(frozen=True, slots=True)

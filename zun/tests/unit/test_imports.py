@@ -2,6 +2,7 @@
 """Imports point one way. The table is the rule; doc/source/contributor/architecture.rst explains it."""
 
 import ast
+import graphlib
 import importlib.metadata
 import pathlib
 import re
@@ -78,8 +79,8 @@ def test_a_package_imports_only_what_is_below_it(package):
 
 # What the search may import beside itself: values, and rules that need no search.
 SEARCH_MAY_IMPORT = {
-    "amounts", "cells", "cpuset", "device_request", "device_view", "devices", "isolation", "masks", "placement",
-    "refusal", "request", "usage", "view",
+    "amounts", "cells", "cpuset", "device_request", "device_view", "devices", "host_topology", "isolation", "masks",
+    "placement", "refusal", "request", "usage", "view",
 }
 
 
@@ -111,6 +112,60 @@ def test_the_requirements_are_what_is_imported():
     distributions = importlib.metadata.packages_distributions()
     listed = re.findall(r"^([\w.-]+)", REQUIREMENTS.read_text(), re.MULTILINE)
     assert {distributions[root][0].lower() for root in roots} | {"pymysql"} == {name.lower() for name in listed}
+
+
+def modules_of(folder):
+    """The file of every module in ``folder`` outside of tests, by the module's name: ``zun.topology.cells``."""
+    files = [path for path in folder.rglob("*.py") if "tests" not in path.relative_to(folder).parts]
+    names = {path: path.relative_to(folder.parent).with_suffix("").parts for path in files}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
+
+
+def imports_of(files):
+    """For every module those of ``files`` that it imports, also inside a function or for types only."""
+    found = {}
+    for module, path in files.items():
+        found[module] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            known = (name if name in files else name.rpartition(".")[0] for name in names)
+            found[module] |= {name for name in known if name in files} - {module}
+    return found
+
+
+def circle(graph):
+    """Nodes of which each reaches all others, or nothing if ``graph`` (nodes by node) has no circle."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": set()}, set(), id="one-way"),
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": {"b"}}, {"b", "c"}, id="a-pair"),
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}, {"a", "b", "c"}, id="three"),
+    ],
+)
+def test_a_circle_is_found(graph, found):
+    assert set(circle(graph)) == found
+
+
+@pytest.mark.parametrize("folder", ["zun", "zun_dashboard", "benchmarks"])
+def test_no_imports_go_in_a_circle(folder):
+    """A module that imports what imports it cannot be read, tested or moved alone, wherever its import stands."""
+    path = ROOT.parent / folder
+    if not path.exists():
+        pytest.skip("not in an installed package")
+    assert circle(imports_of(modules_of(path))) == []
 
 
 def test_no_test_imports_from_another_test():

@@ -14,8 +14,8 @@ from itertools import islice, permutations, product
 from math import prod
 
 from zun.topology import amounts
-from zun.topology.cells import HostTopology
 from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame
+from zun.topology.host_topology import HostTopology
 from zun.topology.placement import Plan
 from zun.topology.refusal import Change, Dimension
 from zun.topology.request import MICRO, CPUPolicy, Isolation, MemPolicy, NUMAAffinity, PlacementRequest, ThreadPolicy

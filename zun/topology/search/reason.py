@@ -10,10 +10,10 @@ from functools import partial
 from typing import NamedTuple
 
 from zun.topology import amounts
-from zun.topology.cells import HostTopology
 from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame
 from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
+from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.cores import capacity
@@ -22,7 +22,7 @@ from zun.topology.search.nearest import Fits, weaker
 from zun.topology.search.question import Question
 from zun.topology.search.steps import STEPS, Steps
 from zun.topology.usage import Usage
-from zun.topology.view import CellView, view_of
+from zun.topology.view import CellView
 
 _UNBOUNDED = 1 << 62
 _MOST_NODES = 1024

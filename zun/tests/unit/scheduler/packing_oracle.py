@@ -23,7 +23,7 @@ from zun.scheduler.packing import (
 from zun.topology import HostTopology, PlacementRequest
 from zun.topology.devices import DeviceType
 from zun.topology.holes import Hole
-from zun.topology.view import view_of
+from zun.topology.host_topology import view_of
 
 EQUAL = Hole(1000, 1_000_000)
 """The empty cell of a cloud where no cell is rare."""

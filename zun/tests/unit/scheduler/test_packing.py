@@ -26,7 +26,7 @@ from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementReq
 from zun.topology.device_request import GivenDevice
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
-from zun.topology.view import view_of
+from zun.topology.host_topology import view_of
 
 FOUR = PlacementRequest(4, 1024)
 

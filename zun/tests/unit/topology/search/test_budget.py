@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from zun.tests.unit.topology.hosts import proof_size, random_topology
 from zun.topology import CpuSet, PlacementRequest
+from zun.topology.host_topology import view_of
 from zun.topology.search import budget
 from zun.topology.search.cores import CellStock, rules_of
-from zun.topology.view import view_of
 
 
 def test_dropped_states_were_no_part_of_the_best(monkeypatch):

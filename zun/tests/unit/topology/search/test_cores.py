@@ -13,9 +13,10 @@ import pytest
 from zun.tests.unit.topology import build
 from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology, random_usage
 from zun.topology import CpuSet, PlacementRequest
+from zun.topology.host_topology import view_of
 from zun.topology.search.cores import CellStock, _most, rules_of
 from zun.topology.search.cost import PACK, SPREAD
-from zun.topology.view import by_size, view_of
+from zun.topology.view import by_size
 
 
 def test_cells_with_one_model_share_its_stock():

@@ -28,8 +28,8 @@ from zun.topology import (
 )
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
+from zun.topology.host_topology import view_of
 from zun.topology.search.devices import DeviceSearch
-from zun.topology.view import view_of
 
 SIDES = (cell(0, "0 1 2 3"), cell(1, "4 5 6 7"), cell(2, "8 9 10 11"))
 ANY = (DeviceMatch(),)

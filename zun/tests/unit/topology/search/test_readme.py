@@ -12,13 +12,13 @@ import zun.topology.search
 from zun.tests.unit.topology.build import cell, host, used
 from zun.tests.unit.topology.search.counting import calls
 from zun.topology import CpuSet, PlacementRequest, plan
+from zun.topology.host_topology import view_of
 from zun.topology.search.cores import CellStock
 from zun.topology.search.cost import CACHES, CORE_LEFT, CORES, DISTANCE, PACK, REMOTE
 from zun.topology.search.groups import EvenGroups, groups_of
 from zun.topology.search.matching import cheapest_matching, column_bounds
 from zun.topology.search.question import Question
 from zun.topology.search.threads import threads_of
-from zun.topology.view import view_of
 
 FOLDER = Path(zun.topology.search.__file__).parent
 README = (FOLDER / "README.rst").read_text()

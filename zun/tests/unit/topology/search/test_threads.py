@@ -12,8 +12,8 @@ from zun.tests.unit.topology import build
 from zun.tests.unit.topology.hosts import like_cells, proof_size, random_topology
 from zun.tests.unit.topology.search.counting import ids
 from zun.topology import CpuSet
+from zun.topology.host_topology import view_of
 from zun.topology.search.threads import Regular, Units, doublings, threads_of, units_of, with_some
-from zun.topology.view import view_of
 
 POLICIES = ("prefer", "whole", "require", "isolate")
 
