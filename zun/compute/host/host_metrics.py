@@ -2,18 +2,31 @@
 """The state of one host for Prometheus, read at each request for metrics."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from zun.compute.audit.auditor import Reading
 from zun.objects.placement import memory_used
-from zun.topology import HostTopology, Usage
+from zun.topology import CellFree, HostTopology, NUMACell, Usage
 from zun.topology.cpuset import union
 from zun.topology.holes import stranded
 
 
+class _Family(NamedTuple):
+    """Metrics ``zun_compute_NAME``. A sample is the values of ``labels``, and a number."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+    samples: Iterable[tuple[tuple[str, ...], float]]
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily
+
+
+@dataclass(frozen=True)
 class HostCollector(Collector):
     """CPUs, memory and pages of each cell; the runtime; the work that waits; what the last audit found and read.
 
@@ -23,21 +36,12 @@ class HostCollector(Collector):
     while one of these hangs.
     """
 
-    def __init__(
-        self,
-        host: str,
-        state: Callable[[], tuple[HostTopology, Usage]],
-        waiting: Callable[[], int],
-        runtime_up: Callable[[], bool],
-        findings: Callable[[], Mapping[str, int]],
-        readings: Callable[[], Mapping[str, Reading]],
-    ) -> None:
-        self._host = host
-        self._state = state
-        self._waiting = waiting
-        self._runtime_up = runtime_up
-        self._findings = findings
-        self._readings = readings
+    _host: str
+    _state: Callable[[], tuple[HostTopology, Usage]]
+    _waiting: Callable[[], int]
+    _runtime_up: Callable[[], bool]
+    _findings: Callable[[], Mapping[str, int]]
+    _readings: Callable[[], Mapping[str, Reading]]
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: hosts of one process share the names of their metrics."""
@@ -45,137 +49,85 @@ class HostCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics of this moment. Each sample has the label ``host``."""
+        for name, documentation, labels, samples, kind in self._families():
+            family = kind(f"zun_compute_{name}", documentation, labels=["host", *labels])
+            for values, number in samples:
+                family.add_metric([self._host, *values], number)
+            yield family
+
+    def _families(self) -> Iterator[_Family]:
         topology, usage = self._state()
-        yield from _of_cells(self._host, topology, usage)
-        yield _of_devices(self._host, topology, usage)
-        queue = GaugeMetricFamily(
-            "zun_compute_work", "Containers and images with work under way or waiting.", labels=["host"]
-        )
-        queue.add_metric([self._host], self._waiting())
-        yield queue
-        runtime = GaugeMetricFamily(
-            "zun_compute_runtime_up", "1 if Docker could be used at the last look, every few seconds, else 0.",
-            labels=["host"],
-        )  # fmt: skip
-        runtime.add_metric([self._host], self._runtime_up())
-        yield runtime
-        open_findings = GaugeMetricFamily(
-            "zun_compute_audit_findings", "Findings of the last audit, by code.", labels=["host", "code"]
-        )
-        for code, count in self._findings().items():
-            open_findings.add_metric([self._host, code], count)
-        yield open_findings
-        yield from self._of_containers(usage)
-
-    def _of_containers(self, usage: Usage) -> Iterable[Metric]:
-        """Yield what the last audit read of the containers that still have a claim."""
-        labels = ["host", "container"]
-        remote = GaugeMetricFamily(
-            "zun_compute_container_remote_kib",
-            "Ordinary memory of a container outside of the memory nodes of its claim, in KiB, at the last audit.",
-            labels=labels,
-        )
-        periods = CounterMetricFamily(
-            "zun_compute_container_throttled_periods",
-            "Periods in which a container used up its CPU time and had to wait, at the last audit.",
-            labels=labels,
-        )
-        seconds = CounterMetricFamily(
-            "zun_compute_container_throttled_seconds",
-            "Time that the CPUs of a container waited because its CPU time was used up, at the last audit.",
-            labels=labels,
-        )
-        for uuid, reading in self._readings().items():
-            if usage.claim(uuid) is None:
-                continue
-            if reading.remote_kib is not None:
-                remote.add_metric([self._host, uuid], reading.remote_kib)
-            if reading.throttling is not None:
-                periods.add_metric([self._host, uuid], reading.throttling.periods)
-                seconds.add_metric([self._host, uuid], reading.throttling.seconds)
-        yield from (remote, periods, seconds)
+        yield from _of_cells(topology, usage)
+        yield _of_devices(topology, usage)
+        yield _Family("work", "Containers and images with work under way or waiting.", (), [((), self._waiting())])
+        text = "1 if Docker could be used at the last look, every few seconds, else 0."
+        yield _Family("runtime_up", text, (), [((), self._runtime_up())])
+        found = [((code,), count) for code, count in self._findings().items()]
+        yield _Family("audit_findings", "Findings of the last audit, by code.", ("code",), found)
+        yield from _of_readings([each for each in self._readings().items() if usage.claim(each[0]) is not None])
 
 
-def _of_devices(host: str, topology: HostTopology, usage: Usage) -> Metric:
-    devices = GaugeMetricFamily(
-        "zun_compute_devices",
-        "Devices that containers may have, by their resource class at Placement. State: free, or held by containers. A "
-        "device that containers share counts once for each of them.",
-        labels=["host", "resource_class", "state"],
-    )
+def _of_readings(readings: Sequence[tuple[str, Reading]]) -> Iterator[_Family]:
+    """Yield what the last audit read of the containers that still have a claim."""
+    throttled = [((uuid,), each.throttling) for uuid, each in readings if each.throttling is not None]
+    remote = [((uuid,), each.remote_kib) for uuid, each in readings if each.remote_kib is not None]
+    text = "Ordinary memory of a container outside of the memory nodes of its claim, in KiB, at the last audit."
+    yield _Family("container_remote_kib", text, ("container",), remote)
+    text = "Periods in which a container used up its CPU time and had to wait, at the last audit."
+    periods = [(uuid, each.periods) for uuid, each in throttled]
+    yield _Family("container_throttled_periods", text, ("container",), periods, CounterMetricFamily)
+    text = "Time that the CPUs of a container waited because its CPU time was used up, at the last audit."
+    seconds = [(uuid, each.seconds) for uuid, each in throttled]
+    yield _Family("container_throttled_seconds", text, ("container",), seconds, CounterMetricFamily)
+
+
+def _of_devices(topology: HostTopology, usage: Usage) -> _Family:
     free, held = Counter[str](), Counter[str]()
     for device in topology.devices:
         held[device.counted_as] += usage.holders(device.address)
     for device in usage.free_devices(topology):
         free[device.counted_as] += usage.shares_left(device)
-    for name in sorted(held):
-        devices.add_metric([host, name, "free"], free[name])
-        devices.add_metric([host, name, "held"], held[name])
-    return devices
+    return _Family(
+        "devices",
+        "Devices that containers may have, by their resource class at Placement. State: free, or held by containers. A "
+        "device that containers share counts once for each of them.",
+        ("resource_class", "state"),
+        [((name, state), of[name]) for name in sorted(held) for state, of in (("free", free), ("held", held))],
+    )
 
 
-def _cell_gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
-    """Return a family without samples yet. Its labels are the host, the cell and ``labels``."""
-    return GaugeMetricFamily(name, documentation, labels=["host", "cell", *labels])
+def _of_cells(topology: HostTopology, usage: Usage) -> Iterator[_Family]:
+    held, promised, lost, left = usage.held_cpus, memory_used(usage), stranded(topology, usage), usage.free(topology)
+    cells = [(cell, left[cell.id]) for cell in topology.cells]
 
+    def by_cell(name: str, documentation: str, number: Callable[[NUMACell, CellFree], float]) -> _Family:
+        return _Family(name, documentation, ("cell",), [((str(cell.id),), number(cell, free)) for cell, free in cells])
 
-def _of_cells(host: str, topology: HostTopology, usage: Usage) -> Iterable[Metric]:
-    cpus = _cell_gauge(
-        "zun_compute_cell_cpus",
+    yield _Family(
+        "cell_cpus",
         "CPUs of a cell. State: free for dedicated containers, held by them (withheld CPUs included), or in the pool "
         "of shared containers. A CPU that is free and in the pool counts in both.",
-        "state",
+        ("cell", "state"),
+        [((str(cell.id), "free"), len(free.cpus)) for cell, free in cells]
+        + [((str(cell.id), "held"), len(cell.cpus & held)) for cell, _ in cells]
+        + [((str(cell.id), "pool"), len(usage.shared_pool(topology, (cell.id,)))) for cell, _ in cells],
     )
-    memory = _cell_gauge(
-        "zun_compute_cell_memory_mib",
-        "Ordinary memory of a cell that may still be promised.",
-    )
-    held_memory = _cell_gauge(
-        "zun_compute_cell_held_memory_mib",
-        "Ordinary memory of a cell that is promised to containers.",
-    )
-    pages = _cell_gauge(
-        "zun_compute_cell_free_huge_pages",
+    yield _Family(
+        "cell_free_huge_pages",
         "Huge pages of a cell that are not promised.",
-        "size_kib",
+        ("cell", "size_kib"),
+        [((str(cell.id), str(size)), count) for cell, free in cells for size, count in free.pages.items()],
     )
-    shared = _cell_gauge(
-        "zun_compute_cell_shared_cpus_left",
-        "CPUs that shared containers may still be promised of the pool of a cell.",
-    )
-    cores = _cell_gauge(
-        "zun_compute_cell_free_cores",
-        "Whole cores of a cell that no dedicated container uses.",
-    )
-    fragments = _cell_gauge(
-        "zun_compute_cell_fragment_cpus",
-        "Free CPUs of a cell on cores that are not wholly free.",
-    )
-    stranded_cpus = _cell_gauge(
-        "zun_compute_cell_stranded_cpus",
-        "Free CPUs of a cell that dedicated containers like those of the host cannot use, on average.",
-    )
-    stranded_memory = _cell_gauge(
-        "zun_compute_cell_stranded_memory_mib",
-        "Free ordinary memory of a cell that dedicated containers like those of the host cannot use, on average.",
-    )
-    for node, (count, mib) in stranded(topology, usage).items():
-        stranded_cpus.add_metric([host, str(node)], count)
-        stranded_memory.add_metric([host, str(node)], mib)
-    promised = memory_used(usage)
-    held = usage.held_cpus
-    left = usage.free(topology)
-    for cell in topology.cells:
-        free = left[cell.id]
-        labels = [host, str(cell.id)]
-        cpus.add_metric([*labels, "free"], len(free.cpus))
-        cpus.add_metric([*labels, "held"], len(cell.cpus & held))
-        cpus.add_metric([*labels, "pool"], len(usage.shared_pool(topology, (cell.id,))))
-        memory.add_metric(labels, free.memory_mib)
-        held_memory.add_metric(labels, promised.get(cell.id, 0))
-        shared.add_metric(labels, free.shared)
-        cores.add_metric(labels, len(free.cores))
-        fragments.add_metric(labels, len(free.cpus - union(free.cores)))
-        for size, left_pages in free.pages.items():
-            pages.add_metric([*labels, str(size)], left_pages)
-    yield from (cpus, memory, held_memory, pages, shared, cores, fragments, stranded_cpus, stranded_memory)
+    text = "Ordinary memory of a cell that may still be promised."
+    yield by_cell("cell_memory_mib", text, lambda _, free: free.memory_mib)
+    text = "Ordinary memory of a cell that is promised to containers."
+    yield by_cell("cell_held_memory_mib", text, lambda cell, _: promised.get(cell.id, 0))
+    text = "CPUs that shared containers may still be promised of the pool of a cell."
+    yield by_cell("cell_shared_cpus_left", text, lambda _, free: free.shared)
+    text = "Whole cores of a cell that no dedicated container uses."
+    yield by_cell("cell_free_cores", text, lambda _, free: len(free.cores))
+    text = "Free CPUs of a cell on cores that are not wholly free."
+    yield by_cell("cell_fragment_cpus", text, lambda _, free: len(free.cpus - union(free.cores)))
+    for number, name, what in ((0, "cpus", "CPUs"), (1, "memory_mib", "ordinary memory")):
+        text = f"Free {what} of a cell that dedicated containers like those of the host cannot use, on average."
+        yield _Family(f"cell_stranded_{name}", text, ("cell",), [((str(cell),), lost[cell][number]) for cell in lost])
