@@ -7,7 +7,7 @@ layer that only inherits a deviation from the layer above adds no finding: one c
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -65,6 +65,34 @@ class Layer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One deviation from the plan.
+
+    ``detail`` describes the deviation. ``repair`` describes the effect of a repair, or the steps for the operator.
+    ``repairable`` is True if one update through the runtime should remove the deviation. ``subject`` distinguishes
+    findings that are equal in code, container and layer.
+    """
+
+    code: Verdict
+    container: str
+    name: str
+    layer: Layer
+    detail: str
+    repair: str
+    repairable: bool = False
+    repaired: bool = False
+    subject: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The key of the deviation. Two audits that see the same deviation give equal keys."""
+        return (self.code, self.container, self.layer, self.subject)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name not in ("repairable", "subject")}
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """The claim of a container: the CPUs where it may run now, and the nodes of its memory.
 
@@ -90,41 +118,15 @@ class Planned:
             total.update({size: count * size * 1024 for size, count in sizes.items()})
         return dict(total)
 
+    def found(
+        self, code: Verdict, layer: Layer, detail: str, repair: str, *, repairable: bool = False, subject: str = ""
+    ) -> Finding:
+        return Finding(code, self.uuid, self.name, layer, detail, repair, repairable, subject=subject)
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One deviation from the plan.
-
-    ``detail`` describes the deviation. ``repair`` describes the effect of a repair, or the steps for the operator.
-    ``repairable`` is True if one update through the runtime should remove the deviation. ``subject`` distinguishes
-    findings that are equal in code, container and layer.
-    """
-
-    code: Verdict
-    container: str
-    name: str
-    layer: Layer
-    detail: str
-    repair: str
-    repairable: bool = False
-    repaired: bool = False
-    subject: str = ""
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The key of the deviation. Two audits that see the same deviation give equal keys."""
-        return (self.code, self.container, self.layer, self.subject)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "code": str(self.code),
-            "container": self.container,
-            "name": self.name,
-            "layer": str(self.layer),
-            "detail": self.detail,
-            "repair": self.repair,
-            "repaired": self.repaired,
-        }
+    def drifted(
+        self, layer: Layer, detail: str, repair: str, *, repairable: bool = False, subject: str = ""
+    ) -> Finding:
+        return self.found(Verdict.DRIFTED, layer, detail, repair, repairable=repairable, subject=subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +149,7 @@ class Isolated:
     network_softirqs: int
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "container": self.container,
-            "name": self.name,
-            "cpus": str(self.cpus),
-            "asked": self.asked,
-            "reached": self.reached,
-            "whole_cores": self.whole_cores,
-            "interrupts": self.interrupts,
-            "irqs": str(self.irqs),
-            "network_softirqs": self.network_softirqs,
-        }
+        return {**asdict(self), "cpus": str(self.cpus), "irqs": str(self.irqs)}
 
 
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:
@@ -184,26 +176,14 @@ def examine_pages(planned: Planned, view: HugePageView) -> Iterator[Finding]:
             f"{_bytes(limit)} in pages of {size} KiB, it holds {_bytes(wanted.get(size, 0))}"
             for size, limit in sorted(wrong.items())
         )
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.LIMIT,
-            f"its control group allows {told}",
-            "the limits are written again",
-            repairable=True,
-            subject=f"huge pages {told}",
-        )
+        detail, repair = f"its control group allows {told}", "the limits are written again"
+        yield planned.drifted(Layer.LIMIT, detail, repair, repairable=True, subject=f"huge pages {told}")
     size = max(wanted, default=None)
     if size is not None and view.mounted != size:
         there = "nothing" if view.mounted is None else f"pages of {view.mounted} KiB"
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.PAGES,
-            f"it has {there} mounted at {HUGE_PAGES_TARGET}, it holds pages of {size} KiB",
-            "not repaired, since mounts are made with the container: rebuild it",
-            subject=HUGE_PAGES_TARGET,
-        )
+        detail = f"it has {there} mounted at {HUGE_PAGES_TARGET}, it holds pages of {size} KiB"
+        repair = "not repaired, since mounts are made with the container: rebuild it"
+        yield planned.drifted(Layer.PAGES, detail, repair, subject=HUGE_PAGES_TARGET)
     beyond = [
         f"{count} pages of {size} KiB on memory node {node}, {planned.pages.get(node, {}).get(size, 0)} are its own"
         for node, sizes in sorted((view.used or {}).items())
@@ -211,29 +191,25 @@ def examine_pages(planned: Planned, view: HugePageView) -> Iterator[Finding]:
         if count > planned.pages.get(node, {}).get(size, 0)
     ]
     if beyond:
-        yield _finding(
-            planned,
-            Verdict.REMOTE_PAGES,
-            Layer.PAGES,
-            f"it uses {_some(beyond)}",
+        repair = (
             "not repaired, since the kernel limits huge pages of all nodes together: restart the container, and let "
-            "its program take the pages of each node from a thread there",
-            subject=" ".join(beyond),
+            "its program take the pages of each node from a thread there"
         )
+        detail, subject = f"it uses {_some(beyond)}", " ".join(beyond)
+        yield planned.found(Verdict.REMOTE_PAGES, Layer.PAGES, detail, repair, subject=subject)
 
 
 def unlimited_pages(host: str) -> Finding:
     """Return the finding for a host that has huge pages and whose kernel does not limit them for containers."""
-    return Finding(
-        code=Verdict.CGROUP_HOLE,
-        container="",
-        name=host,
-        layer=Layer.LIMIT,
-        detail="the control groups of containers have no hugetlb controller, so that any container can use the huge "
-        "pages that are promised to others",
-        repair="not repaired, since the controller is not this service's: mount it (version 1), or add hugetlb to "
-        "cgroup.subtree_control of the groups above (version 2), then restart the containers",
+    detail = (
+        "the control groups of containers have no hugetlb controller, so that any container can use the huge pages "
+        "that are promised to others"
     )
+    repair = (
+        "not repaired, since the controller is not this service's: mount it (version 1), or add hugetlb to "
+        "cgroup.subtree_control of the groups above (version 2), then restart the containers"
+    )
+    return Finding(Verdict.CGROUP_HOLE, "", host, Layer.LIMIT, detail, repair)
 
 
 def taken_pages(
@@ -258,20 +234,18 @@ def taken_pages(
         has, wanted = stock.get(node, {}).get(size, PageStock(0, 0)), sum(left for _, left in those)
         if has.free >= wanted:
             continue
+        repair = (
+            "not repaired, since it is not this service's: 'grep HugetlbPages: /proc/[0-9]*/status' shows the "
+            "processes that use huge pages, and 'mount -t hugetlbfs' where files may keep them; end those, or "
+            f"reserve {wanted - has.free} pages more on the node"
+        )
         for planned, left in those:
-            found.append(
-                _finding(
-                    planned,
-                    Verdict.FOREIGN,
-                    Layer.PAGES,
-                    f"of the huge pages of {size} KiB on memory node {node}, {left} are its own and not in use yet; "
-                    f"the node has {has.free} free for {wanted} that containers still wait for, and {has.total} in all",
-                    "not repaired, since it is not this service's: 'grep HugetlbPages: /proc/[0-9]*/status' shows the "
-                    "processes that use huge pages, and 'mount -t hugetlbfs' where files may keep them; end those, or "
-                    f"reserve {wanted - has.free} pages more on the node",
-                    subject=f"huge pages {size} {node}",
-                )
+            detail = (
+                f"of the huge pages of {size} KiB on memory node {node}, {left} are its own and not in use yet; the "
+                f"node has {has.free} free for {wanted} that containers still wait for, and {has.total} in all"
             )
+            subject = f"huge pages {size} {node}"
+            found.append(planned.found(Verdict.FOREIGN, Layer.PAGES, detail, repair, subject=subject))
     return tuple(found)
 
 
@@ -281,39 +255,27 @@ def _bytes(amount: int | None) -> str:
 
 def unreadable(planned: Planned, reason: str) -> Finding:
     """Return the finding for a container whose placement the kernel or the runtime does not tell."""
-    return _finding(
-        planned,
-        Verdict.UNREADABLE,
-        Layer.KERNEL,
-        f"where it runs could not be read: {reason}",
-        "nothing can be repaired before it can be read",
-    )
+    detail, repair = f"where it runs could not be read: {reason}", "nothing can be repaired before it can be read"
+    return planned.found(Verdict.UNREADABLE, Layer.KERNEL, detail, repair)
 
 
 def device_lost(planned: Planned, reason: str) -> Finding:
     """Return the finding for a container whose devices cannot be given to it now, for ``reason``."""
-    return _finding(
-        planned,
-        Verdict.DEVICE_LOST,
-        Layer.DEVICE,
-        reason,
+    repair = (
         "not repaired: bring the device back, or select it again in [devices] device_spec, then restart the container; "
-        "or delete the container. Other containers are not touched",
-        subject=reason,
+        "or delete the container. Other containers are not touched"
     )
+    return planned.found(Verdict.DEVICE_LOST, Layer.DEVICE, reason, repair, subject=reason)
 
 
 def crowded(planned: Planned, address: str, holders: int, most: int) -> Finding:
     """Return the finding for a container with a device that ``holders`` containers hold and ``most`` may have."""
-    return _finding(
-        planned,
-        Verdict.DRIFTED,
-        Layer.CLAIM,
-        f"{holders} containers hold device {address}, which is for {most}",
+    repair = (
         "not repaired: delete some of these containers, or let more share the device ([devices] device_spec). Nobody "
-        "else gets the device before",
-        subject=address,
+        "else gets the device before"
     )
+    detail = f"{holders} containers hold device {address}, which is for {most}"
+    return planned.drifted(Layer.CLAIM, detail, repair, subject=address)
 
 
 def devices(planned: Planned, access: DeviceAccess) -> Iterator[Finding]:
@@ -321,7 +283,7 @@ def devices(planned: Planned, access: DeviceAccess) -> Iterator[Finding]:
     restart = "restart the container, which gives it its devices anew"
 
     def found(detail: str, repair: str) -> Finding:
-        return _finding(planned, Verdict.DRIFTED, Layer.DEVICE, detail, repair, subject=detail)
+        return planned.drifted(Layer.DEVICE, detail, repair, subject=detail)
 
     if access.configured != access.wanted:
         has, needs = (_some(sorted(each)) or "none" for each in (access.configured, access.wanted))
@@ -358,16 +320,15 @@ def left_over(container: ContainerView, objects: Sequence[str]) -> Finding:
     ``objects`` are the ids of the runtime's containers that are left, of the container or of a capsule's members.
     """
     left = f"of it the runtime still has {_some(objects)}" if objects else "the runtime has nothing of it any more"
-    return Finding(
-        code=Verdict.LEFTOVER,
-        container=container.uuid,
-        name=container.name or "",
-        layer=Layer.CONTAINER,
-        detail=f"it was deleted by force and could not be removed: {left}. It keeps what it holds on the host until "
-        "it is gone with its mounts",
-        repair="its removal is tried again with each comparison, and the log of zun-compute says why it fails: "
-        "'docker rm -f ID', or a restart of the runtime or the host, may help",
+    detail = (
+        f"it was deleted by force and could not be removed: {left}. It keeps what it holds on the host until it is "
+        "gone with its mounts"
     )
+    repair = (
+        "its removal is tried again with each comparison, and the log of zun-compute says why it fails: 'docker rm -f "
+        "ID', or a restart of the runtime or the host, may help"
+    )
+    return Finding(Verdict.LEFTOVER, container.uuid, container.name or "", Layer.CONTAINER, detail, repair)
 
 
 def trespasses(owners: Mapping[str, tuple[str, CpuSet]], intruders: Sequence[Intruder]) -> tuple[Finding, ...]:
@@ -394,15 +355,8 @@ def _trespass(owner: Planned, layer: Layer, inside: Sequence[Intruder]) -> Findi
         )
         detail = f"its dedicated CPUs {shared} are also allowed to processes of the host: {told}"
         remedy = "move each with 'taskset -apc LIST PID' or its unit's CPUAffinity= or AllowedCPUs="
-    return Finding(
-        code=Verdict.FOREIGN,
-        container=owner.uuid,
-        name=owner.name,
-        layer=layer,
-        detail=detail,
-        repair=f"not repaired, since it is not this service's: {remedy}",
-        subject=" ".join(sorted(each.id for each in inside)),
-    )
+    repair = f"not repaired, since it is not this service's: {remedy}"
+    return owner.found(Verdict.FOREIGN, layer, detail, repair, subject=" ".join(sorted(each.id for each in inside)))
 
 
 def at_placement(differences: Differences, names: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -411,29 +365,16 @@ def at_placement(differences: Differences, names: Mapping[str, str]) -> tuple[Fi
     for consumer, allocations in sorted(differences.foreign.items()):
         total = sum((Counter(taken) for taken in allocations.values()), Counter[str]())
         told = ", ".join(f"{amount} {name}" for name, amount in sorted(total.items()))
-        found.append(
-            Finding(
-                code=Verdict.FOREIGN,
-                container=consumer,
-                name="",
-                layer=Layer.PLACEMENT,
-                detail=f"a consumer of another service has {told} of this host's cells at Placement",
-                repair="not repaired, since it is not this service's: 'openstack resource provider allocation show "
-                f"{consumer}' tells its project; whoever made it deletes it",
-                subject=told,
-            )
+        detail = f"a consumer of another service has {told} of this host's cells at Placement"
+        repair = (
+            "not repaired, since it is not this service's: 'openstack resource provider allocation show "
+            f"{consumer}' tells its project; whoever made it deletes it"
         )
+        found.append(Finding(Verdict.FOREIGN, consumer, "", Layer.PLACEMENT, detail, repair, subject=told))
+    repair = "it is written again with each sweep; a foreign consumer on the same cell must go first"
     for uuid, reason in sorted(differences.refused.items()):
-        found.append(
-            Finding(
-                code=Verdict.DRIFTED,
-                container=uuid,
-                name=names.get(uuid, ""),
-                layer=Layer.PLACEMENT,
-                detail=f"Placement does not have what the container holds: {reason}",
-                repair="it is written again with each sweep; a foreign consumer on the same cell must go first",
-            )
-        )
+        detail = f"Placement does not have what the container holds: {reason}"
+        found.append(Finding(Verdict.DRIFTED, uuid, names.get(uuid, ""), Layer.PLACEMENT, detail, repair))
     return tuple(found)
 
 
@@ -461,17 +402,17 @@ def _holes(planned: Planned, parents: Sequence[ParentGroup]) -> Iterable[Finding
         if no_mems := mems - parent.mems:
             lacking.append(f"memory nodes {no_mems}")
         if lacking:
-            yield _finding(
-                planned,
-                Verdict.CGROUP_HOLE,
-                Layer.PARENT,
+            detail = (
                 f"the parent control group {parent.path} lacks {' and '.join(lacking)} of its plan (CPUs "
-                f"{planned.cpus}, memory nodes {planned.mems}), so the kernel cannot give them",
-                "not repaired, since the group is not this service's: bring a CPU that is offline online again, write "
-                f"the full list to that group from the top down, then repair the container. It has CPUs "
-                f"{parent.cpus or 'none'} and memory nodes {parent.mems or 'none'}",
-                subject=f"{parent.path} {no_cpus} {no_mems}",
+                f"{planned.cpus}, memory nodes {planned.mems}), so the kernel cannot give them"
             )
+            repair = (
+                "not repaired, since the group is not this service's: bring a CPU that is offline online again, write "
+                "the full list to that group from the top down, then repair the container. It has CPUs "
+                f"{parent.cpus or 'none'} and memory nodes {parent.mems or 'none'}"
+            )
+            subject = f"{parent.path} {no_cpus} {no_mems}"
+            yield planned.found(Verdict.CGROUP_HOLE, Layer.PARENT, detail, repair, subject=subject)
         cpus, mems = cpus - no_cpus, mems - no_mems
 
 
@@ -488,62 +429,43 @@ def _drift(planned: Planned, state: RuntimeState, view: PinningView | None, *, h
 
 
 def _limit(planned: Planned, state: RuntimeState, view: PinningView | None) -> Iterable[Finding]:
+    def found(limit: str, holds: str, effect: str, subject: str, *, repairable: bool = True) -> Finding:
+        detail, repair = f"the runtime is configured for {limit}, {holds}", f"one update through the runtime {effect}"
+        return planned.drifted(Layer.LIMIT, detail, repair, repairable=repairable, subject=subject)
+
     if state.memory != (planned.memory or None):
         limit = "no limit of memory" if state.memory is None else f"a limit of {state.memory} MiB"
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.LIMIT,
-            f"the runtime is configured for {limit}, it holds {planned.memory} MiB",
-            f"one update through the runtime sets {planned.memory} MiB again",
-            repairable=planned.memory > 0,
-            subject=limit,
-        )
-    owned = len(planned.dedicated or planned.cpus)
+        holds = f"{planned.memory} MiB"
+        yield found(limit, f"it holds {holds}", f"sets {holds} again", limit, repairable=planned.memory > 0)
     if (planned.cpu is None or planned.dedicated) and state.cap is not None and state.cap <= len(planned.cpus):
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.LIMIT,
-            f"the runtime is configured for {amounts.text(state.cap)} CPUs of time on its {owned} "
-            "dedicated CPUs, of which it has all",
-            "one update through the runtime lifts the limit",
-            repairable=True,
-            subject=f"at most {amounts.text(state.cap)} CPUs",
-        )
+        cap, owned = f"{amounts.text(state.cap)} CPUs", len(planned.dedicated or planned.cpus)
+        limit = f"{cap} of time on its {owned} dedicated CPUs"
+        yield found(limit, "of which it has all", "lifts the limit", f"at most {cap}")
+    if planned.cpu is None:
+        return
     # A cap of a mixed container hides its weight; without the cap the next audit sees the weight.
-    weighed = planned.cpu is not None and not (planned.dedicated and state.cap is not None)
-    if planned.cpu is not None and weighed and other_cpu(state, planned.cpu):
+    if not (planned.dedicated and state.cap is not None) and other_cpu(state, planned.cpu):
         limit = "no limit or weight of CPUs"
         if state.cpu is not None:
             limit = f"a limit or weight of {amounts.text(state.cpu)} CPUs"
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.LIMIT,
-            f"the runtime is configured for {limit}, it holds {amounts.text(planned.cpu)}",
-            f"one update through the runtime sets {amounts.text(planned.cpu)} again",
-            repairable=True,
-            subject=limit,
-        )
-    elif planned.cpu is not None and state.cap is None and view is not None and view.weight is not None:
+        holds = amounts.text(planned.cpu)
+        yield found(limit, f"it holds {holds}", f"sets {holds} again", limit)
+    elif state.cap is None and view is not None and view.weight is not None:
         yield from _weight(planned, planned.cpu, view.weight)
 
 
 def _weight(planned: Planned, cpu: float, weight: int) -> Iterable[Finding]:
     """Yield a finding if the kernel's weight of a container is out of proportion to its CPUs, beyond rounding."""
     if abs(weight - weight_of(cpu)) > 1:
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.LIMIT,
+        detail = (
             f"its control group has the CPU weight {weight}, in proportion to its {amounts.text(cpu)} CPUs it is "
-            f"{weight_of(cpu)}",
-            "one update through the runtime sets the weight again: the runtime was upgraded since the container "
-            "started, or somebody wrote the weight",
-            repairable=True,
-            subject=f"weight {weight}",
+            f"{weight_of(cpu)}"
         )
+        repair = (
+            "one update through the runtime sets the weight again: the runtime was upgraded since the container "
+            "started, or somebody wrote the weight"
+        )
+        yield planned.drifted(Layer.LIMIT, detail, repair, repairable=True, subject=f"weight {weight}")
 
 
 def _what_parents_leave(sets: tuple[CpuSet, CpuSet], view: PinningView) -> tuple[CpuSet, CpuSet]:
@@ -555,17 +477,11 @@ def _what_parents_leave(sets: tuple[CpuSet, CpuSet], view: PinningView) -> tuple
 
 def _drifted(planned: Planned, layer: Layer, what: str, cpus: CpuSet, mems: CpuSet, *, repairable: bool) -> Finding:
     sets = f"CPUs {planned.cpus} and memory nodes {planned.mems}"
-    return _finding(
-        planned,
-        Verdict.DRIFTED,
-        layer,
-        f"{what} CPUs {cpus or 'none'} and memory nodes {mems or 'none'}, the plan is {sets}",
-        f"one update through the runtime sets {sets} again"
-        if repairable
-        else "cannot be repaired before its parent control group has what is planned",
-        repairable=repairable,
-        subject=f"{cpus}/{mems}",
-    )
+    detail = f"{what} CPUs {cpus or 'none'} and memory nodes {mems or 'none'}, the plan is {sets}"
+    repair = "cannot be repaired before its parent control group has what is planned"
+    if repairable:
+        repair = f"one update through the runtime sets {sets} again"
+    return planned.drifted(layer, detail, repair, repairable=repairable, subject=f"{cpus}/{mems}")
 
 
 def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
@@ -578,35 +494,26 @@ def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
         elif (group.cpus, group.mems) != (view.cgroup_cpus, view.cgroup_mems):
             narrower.append(group)
     if outside:
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.THREAD,
+        detail = (
             f"{_count(outside)} may run outside of its control group: {_told(outside)}; the plan is CPUs "
-            f"{planned.cpus} and memory nodes {planned.mems}",
-            "an update does not reach a thread that was moved to another control group: restart the container",
-            subject=_masks(outside),
+            f"{planned.cpus} and memory nodes {planned.mems}"
         )
+        repair = "an update does not reach a thread that was moved to another control group: restart the container"
+        yield planned.drifted(Layer.THREAD, detail, repair, subject=_masks(outside))
     if inheriting:
-        yield _finding(
-            planned,
-            Verdict.DRIFTED,
-            Layer.THREAD,
+        detail = (
             f"{_count(inheriting)} may use less than CPUs {view.cgroup_cpus} of the control group, as the runtime "
-            f"itself may only run on CPUs {view.engine}: {_told(inheriting)}",
+            f"itself may only run on CPUs {view.engine}: {_told(inheriting)}"
+        )
+        repair = (
             "an update does not change what a thread inherited: let the runtime use all CPUs (CPUAffinity of its "
-            "units), and restart the container",
-            subject=_masks(inheriting),
+            "units), and restart the container"
         )
+        yield planned.drifted(Layer.THREAD, detail, repair, subject=_masks(inheriting))
     if narrower:
-        yield _finding(
-            planned,
-            Verdict.SELF_PINNED,
-            Layer.THREAD,
-            f"{_count(narrower)} narrowed themselves inside of CPUs {view.cgroup_cpus}: {_told(narrower)}",
-            "nothing to repair: a program may choose among its own CPUs",
-            subject=_masks(narrower),
-        )
+        detail = f"{_count(narrower)} narrowed themselves inside of CPUs {view.cgroup_cpus}: {_told(narrower)}"
+        repair = "nothing to repair: a program may choose among its own CPUs"
+        yield planned.found(Verdict.SELF_PINNED, Layer.THREAD, detail, repair, subject=_masks(narrower))
 
 
 def remote(planned: Planned, pages: Mapping[int, int]) -> dict[int, int]:
@@ -621,28 +528,13 @@ def _pages(planned: Planned, pages: Mapping[int, int]) -> Iterable[Finding]:
     if not total or 100 * away < REMOTE_PERCENT * total:
         return
     where = ", ".join(f"{size // MIB} MiB on memory node {node}" for node, size in sorted(elsewhere.items()))
-    yield _finding(
-        planned,
-        Verdict.REMOTE_PAGES,
-        Layer.PAGES,
-        f"{100 * away / total:.0f} % of its memory is outside of memory nodes {planned.mems}: {where}",
-        f"not repaired, since moving pages stalls the program: 'migratepages PID {_nodes(elsewhere)} {planned.mems}' "
-        "moves them, a restart takes new ones",
-        subject=_nodes(elsewhere),
+    nodes = CpuSet(elsewhere)
+    detail = f"{100 * away / total:.0f} % of its memory is outside of memory nodes {planned.mems}: {where}"
+    repair = (
+        f"not repaired, since moving pages stalls the program: 'migratepages PID {nodes} {planned.mems}' moves them, a "
+        "restart takes new ones"
     )
-
-
-def _finding(
-    planned: Planned,
-    code: Verdict,
-    layer: Layer,
-    detail: str,
-    repair: str,
-    *,
-    repairable: bool = False,
-    subject: str = "",
-) -> Finding:
-    return Finding(code, planned.uuid, planned.name, layer, detail, repair, repairable, subject=subject)
+    yield planned.found(Verdict.REMOTE_PAGES, Layer.PAGES, detail, repair, subject=str(nodes))
 
 
 def _count(groups: Sequence[ThreadGroup]) -> str:
@@ -659,10 +551,6 @@ def _told(groups: Sequence[ThreadGroup]) -> str:
 
 def _masks(groups: Sequence[ThreadGroup]) -> str:
     return " ".join(sorted(f"{group.cpus}/{group.mems}" for group in groups))
-
-
-def _nodes(nodes: Iterable[int]) -> str:
-    return str(CpuSet(nodes))
 
 
 def _some(words: Iterable[str]) -> str:
