@@ -17,7 +17,8 @@ from zun.common import exceptions, metrics
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.conductor import rules
-from zun.conductor.rules import Call, Facts, refusal
+from zun.conductor.facts import Facts
+from zun.conductor.rules import Call, refusal
 from zun.db import bounds, containers, images, session
 from zun.messaging import remote_values as values
 from zun.messaging import rpc
@@ -141,7 +142,7 @@ class ConductorEndpoint:
             if (name, function) == rules.OWN_ONLY:
                 result = [each if each.host == host else _known(each) for each in result if each.host in (None, host)]
             if (name, function) == rules.OWN_TOKEN_ONLY and result is not None:
-                owner = self._facts.token_owner(result.token_hash)
+                owner = self._facts.token(result.token_hash)
                 result = result if owner is not None and owner.host == host else None
             if (name, function) == rules.DECRYPTED and result.password is not None:
                 result.password = self._cipher.decrypt(result.password, result.owner)

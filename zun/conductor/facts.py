@@ -1,65 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of the rules, read from the database."""
+"""What the rules ask about rows: functions, each of which reads the database unless a test gives another one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from zun.common.states import Status
-from zun.conductor.rules import Owner
 from zun.db import conductor as db
 from zun.db import session
+from zun.db.conductor import Owner
 from zun.db.permits import Permits
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Facts as the rows are now. Containers never change their host for another one, so a fact holds for a call."""
+class Facts:
+    """Facts about rows as they are now. A fact is None if the row does not exist; then the operation raises or does
+    nothing.
+
+    Containers never change their host for another one, so a fact holds for a call.
+    """
 
     restoring: bool = False
-    permits: Permits = field(default_factory=Permits)
-    known: Mapping[str, Owner] = field(default_factory=dict)
+    """True if the operator lets hosts restore rows that the database has lost."""
+    permitted: Callable[[object, str, str], bool] = field(default_factory=lambda: Permits().allows)
+    """Whether a permit (1) is of a scheduler that sent the container (3) to the host (2)."""
+    container: Callable[[str], Owner | None] = db.owner_of_container
+    port: Callable[[str], Owner | None] = db.owner_of_port
+    event: Callable[[int], Owner | None] = db.owner_of_event
+    token: Callable[[str], Owner | None] = db.owner_of_token
+    image_host: Callable[[str], str | None] = db.host_of_image
+    volume_host: Callable[[str], str | None] = db.host_of_volume
+    pulls_with: Callable[[str, str], bool] = db.pulls_with
+    has_project: Callable[[str, str], bool] = db.has_project
+    asked: Callable[[str, str, str], bool] = db.asked
 
-    def knowing(self, row: session.Row) -> "Rows":
+    def knowing(self, row: session.Row) -> "Facts":
         """Return facts that need not look for the owner of a container whose ``row`` was just read."""
         if row["host"] is None and row["capsule_uuid"] is not None:
             return self  # it is where its capsule is
-        return replace(self, known={row["uuid"]: _owner(row)})
-
-    def container(self, uuid: str) -> Owner | None:
-        return self.known.get(uuid) or _found(db.owner_of_container(uuid))
-
-    def sent_to(self, host: str, uuid: str, permit: object) -> bool:
-        return self.permits.allows(permit, host, uuid)
-
-    def image_host(self, uuid: str) -> str | None:
-        return db.host_of_image(uuid)
-
-    def port_owner(self, uuid: str) -> Owner | None:
-        return _found(db.owner_of_port(uuid))
-
-    def event_owner(self, event_id: int) -> Owner | None:
-        row = db.owner_of_event(event_id)
-        return None if row is None else replace(_owner(row), request_id=row["request_id"])
-
-    def token_owner(self, token_hash: str) -> Owner | None:
-        return _found(db.owner_of_token(token_hash))
-
-    def volume_host(self, uuid: str) -> str | None:
-        return db.host_of_volume(uuid)
-
-    def pulls_with(self, host: str, registry: str) -> bool:
-        return db.pulls_with(host, registry)
-
-    def has_project(self, host: str, project_id: str) -> bool:
-        return db.has_project(host, project_id)
-
-    def asked(self, uuid: str, request_id: str, action: str) -> bool:
-        return db.asked(uuid, request_id, action)
-
-
-def _found(row: session.Row | None) -> Owner | None:
-    return None if row is None else _owner(row)
-
-
-def _owner(row: session.Row) -> Owner:
-    return Owner(row["host"], waiting=row["host"] is None and row["status"] == Status.CREATING)
+        known = db.owner(row)
+        return replace(self, container=lambda uuid: known if uuid == row["uuid"] else self.container(uuid))

@@ -7,45 +7,16 @@ None.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
 from zun.common.states import ImageStatus, Status
+from zun.conductor.facts import Facts
 from zun.db import bounds, models
+from zun.db.conductor import Owner
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Where a container is: its ``host``, for a member of a capsule without a host that of its capsule."""
-
-    host: str | None
-    waiting: bool = False
-    """It was accepted and waits for a host."""
-    request_id: str | None = None
-    """Of a step: the request of its action."""
-
-
-class Facts(Protocol):
-    """Facts about rows. A fact is None if the row does not exist; then the operation itself raises or does nothing."""
-
-    @property
-    def restoring(self) -> bool:
-        """Return whether the operator lets hosts restore rows that the database has lost."""
-
-    def knowing(self, row: Mapping[str, Any]) -> "Facts": ...
-    def container(self, uuid: str) -> Owner | None: ...
-    def sent_to(self, host: str, uuid: str, permit: object) -> bool: ...
-    def image_host(self, uuid: str) -> str | None: ...
-    def port_owner(self, uuid: str) -> Owner | None: ...
-    def event_owner(self, event_id: int) -> Owner | None: ...
-    def token_owner(self, token_hash: str) -> Owner | None: ...
-    def volume_host(self, uuid: str) -> str | None: ...
-    def pulls_with(self, host: str, registry: str) -> bool: ...
-    def has_project(self, host: str, project_id: str) -> bool: ...
-    def asked(self, uuid: str, request_id: str, action: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +167,7 @@ def claimable(host: str, call: Call, facts: Facts) -> str | None:
         return _foreign(owner, host, f"container {call.key}")
     if not owner.waiting:
         return f"container {call.key} does not wait for a host"
-    sent = facts.sent_to(host, call.key, call.arguments.get("permit"))
+    sent = facts.permitted(call.arguments.get("permit"), host, call.key)
     return None if sent else f"no scheduler sent container {call.key} there"
 
 
@@ -274,7 +245,7 @@ def own_image(host: str, call: Call, facts: Facts) -> str | None:
 
 
 def own_port(host: str, call: Call, facts: Facts) -> str | None:
-    return _foreign(facts.port_owner(call.key), host, f"the container of port {call.key}")
+    return _foreign(facts.port(call.key), host, f"the container of port {call.key}")
 
 
 def _given_up(owner: Owner) -> bool:
@@ -295,24 +266,24 @@ def asked_step(host: str, call: Call, facts: Facts) -> str | None:
 
 def own_event(host: str, call: Call, facts: Facts) -> str | None:
     ident = call.arguments["event_id"]
-    return _foreign(facts.event_owner(ident), host, f"the container of event {ident}")
+    return _foreign(facts.event(ident), host, f"the container of event {ident}")
 
 
 def asked_event(host: str, call: Call, facts: Facts) -> str | None:
     """Refuse events of other hosts. Of a container that was given up, a host ends what it was asked."""
     ident = call.arguments["event_id"]
-    owner = facts.event_owner(ident)
+    owner = facts.event(ident)
     if owner is not None and _given_up(owner) and owner.request_id == call.request_id:
         return None
     return _foreign(owner, host, f"the container of event {ident}")
 
 
 def own_token(host: str, call: Call, facts: Facts) -> str | None:
-    return _foreign(facts.token_owner(call.key), host, "the container of the token")
+    return _foreign(facts.token(call.key), host, "the container of the token")
 
 
 def own_tokens(host: str, call: Call, facts: Facts) -> str | None:
-    owners = (facts.token_owner(each) for each in call.arguments["token_hashes"])
+    owners = (facts.token(each) for each in call.arguments["token_hashes"])
     return next(filter(None, (_foreign(each, host, "the container of a token") for each in owners)), None)
 
 

@@ -9,7 +9,7 @@ from zun.common.context import admin_context
 from zun.common.periodic import Periodic
 from zun.common.secrets import Cipher
 from zun.conductor.endpoint import ConductorEndpoint
-from zun.conductor.facts import Rows
+from zun.conductor.facts import Facts
 from zun.messaging import rpc
 from zun.objects import ZunService
 from zun.objects.service import CONDUCTOR_BINARY, INTERNAL_ZONE
@@ -27,7 +27,7 @@ class ConductorService:
         self._cipher = Cipher(secrets.keys(conf))
 
     def start(self, transport: oslo_messaging.Transport) -> None:
-        endpoint = ConductorEndpoint(Rows(restoring=self._conf.conductor.accept_restored), self._cipher)
+        endpoint = ConductorEndpoint(Facts(restoring=self._conf.conductor.accept_restored), self._cipher)
         # The slash keeps the name apart from every host's: hosts send to topics that end in theirs.
         self._server = rpc.get_server(
             transport, rpc.CONDUCTORS_TOPIC, f"/{self._conf.host}", [endpoint], addressed=True

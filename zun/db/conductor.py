@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of the conductor's rules: to which host a row belongs."""
 
+from dataclasses import dataclass, replace
+
 import sqlalchemy as sa
 
 from zun.common import states
@@ -42,24 +44,41 @@ _PULLS = _WHERE.where(
 _HAS_PROJECT = _WHERE.where(_ON_HOST, _containers.c.project_id == sa.bindparam("key")).limit(1)
 
 
-def owner_of_container(uuid: str) -> session.Row | None:
-    """Return ``host`` and ``status`` of the container, of a member those of its capsule, or None."""
-    return _first(_OF_CONTAINER, key=uuid)
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Where a container is: its ``host``, for a member of a capsule without a host that of its capsule."""
+
+    host: str | None
+    waiting: bool = False
+    """It was accepted and waits for a host."""
+    request_id: str | None = None
+    """Of a step: the request of its action."""
 
 
-def owner_of_port(uuid: str) -> session.Row | None:
-    """Return ``host`` and ``status`` of the container that has the port, or None."""
-    return _first(_OF_PORT, key=uuid)
+def owner(row: session.Row) -> Owner:
+    """Return the owner of a ``row`` with ``host`` and ``status``."""
+    return Owner(row["host"], waiting=row["host"] is None and row["status"] == states.Status.CREATING)
 
 
-def owner_of_token(token_hash: str) -> session.Row | None:
-    """Return ``host`` and ``status`` of the container that the token is for, or None."""
-    return _first(_OF_TOKEN, key=token_hash)
+def owner_of_container(uuid: str) -> Owner | None:
+    """Return the owner of the container, of a member that of its capsule, or None."""
+    return _owner(_OF_CONTAINER, uuid)
 
 
-def owner_of_event(event_id: int) -> session.Row | None:
-    """Return ``host`` and ``status`` of the container, and ``request_id`` of the action, of the step, or None."""
-    return _first(_OF_EVENT, key=event_id)
+def owner_of_port(uuid: str) -> Owner | None:
+    """Return the owner of the container that has the port, or None."""
+    return _owner(_OF_PORT, uuid)
+
+
+def owner_of_token(token_hash: str) -> Owner | None:
+    """Return the owner of the container that the token is for, or None."""
+    return _owner(_OF_TOKEN, token_hash)
+
+
+def owner_of_event(event_id: int) -> Owner | None:
+    """Return the owner of the step's container, with the request of its action, or None."""
+    row = _first(_OF_EVENT, key=event_id)
+    return None if row is None else replace(owner(row), request_id=row["request_id"])
 
 
 def host_of_image(uuid: str) -> str | None:
@@ -87,6 +106,11 @@ def has_project(host: str, project_id: str) -> bool:
 def asked(uuid: str, request_id: str, action: str) -> bool:
     """Return whether the request asked for ``action`` of the container."""
     return _first(_ASKED, key=uuid, this_request=request_id, this_action=action) is not None
+
+
+def _owner(statement: sa.Select[tuple[object, ...]], key: str) -> Owner | None:
+    row = _first(statement, key=key)
+    return None if row is None else owner(row)
 
 
 def _first(statement: sa.Select[tuple[object, ...]], **parameters: object) -> session.Row | None:

@@ -34,7 +34,7 @@ from zun.compute.container.operations import TOO_LATE
 from zun.compute.service import ComputeService
 from zun.compute.work.work_queues import Kind
 from zun.conductor.endpoint import ConductorEndpoint
-from zun.conductor.facts import Rows
+from zun.conductor.facts import Facts
 from zun.container.driver.events import RuntimeEvent
 from zun.container.fake import InMemoryDriver
 from zun.db import container_actions, network_ports, services
@@ -111,7 +111,7 @@ class _Conductor(ConductorAPI):
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self._endpoint = ConductorEndpoint(Rows(), Cipher(["k" * 32]))
+        self._endpoint = ConductorEndpoint(Facts(), Cipher(["k" * 32]))
 
     def _ask(self, context: RequestContext, message: str, **arguments: Any) -> Any:
         self._world.may_be_killed()

@@ -27,8 +27,9 @@ from zun.common.disk_pools import PoolUse
 from zun.common.secrets import Cipher
 from zun.compute.host.inventory import inventory
 from zun.compute.images.images import Accounts
-from zun.conductor import facts, rules
+from zun.conductor import rules
 from zun.conductor.endpoint import ConductorEndpoint
+from zun.conductor.facts import Facts
 from zun.container.driver.images import RegistryAuth
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, container_actions, containers, models, services, session
@@ -209,7 +210,7 @@ def transport():
 
 @pytest.fixture
 def conductor(transport, things):
-    endpoint = ConductorEndpoint(facts.Rows(restoring=True), CIPHER)
+    endpoint = ConductorEndpoint(Facts(restoring=True), CIPHER)
     server = rpc.get_server(transport, rpc.CONDUCTORS_TOPIC, "/c1", [endpoint], 2, addressed=True)
     server.start()
     yield endpoint
@@ -754,7 +755,7 @@ def test_a_password_of_another_key_is_named(things, as_host, conductor):
 
 
 def test_rows_are_restored_only_when_the_operator_says_so(things, as_host, conductor):
-    conductor._facts = facts.Rows()
+    conductor._facts = Facts()
     with as_host("one"), pytest.raises(exceptions.Forbidden, match="accept_restored is off"):
         things.restored().restore()
 
@@ -831,10 +832,9 @@ def test_pool_use_arrives_as_it_was_sent(things, as_host):
 
 
 def test_an_outage_over_there_is_one_here(things, as_host, conductor):
-    class Away(facts.Rows):
-        def container(self, uuid):
-            raise db_exc.DBConnectionError(Exception("gone"))
+    def away(uuid):
+        raise db_exc.DBConnectionError(Exception("gone"))
 
-    conductor._facts = Away()
+    conductor._facts = Facts(container=away)
     with as_host("one"), pytest.raises(db_exc.DBConnectionError, match="gone"):
         Container.get_by_uuid(CONTEXT, things.container)

@@ -14,8 +14,8 @@ from oslo_config import cfg
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.common.secrets import Cipher
-from zun.conductor import facts
 from zun.conductor.endpoint import ConductorEndpoint
+from zun.conductor.facts import Facts
 from zun.db import conductor, containers, migration, registries, session
 from zun.messaging import rpc
 from zun.messaging.conductor_api import ConductorAPI
@@ -165,7 +165,7 @@ def test_a_number_is_no_uuid_on_mariadb(mariadb, caplog):
     assert (registries.get(0)["uuid"], conductor.pulls_with("mine", 0)) == (registry, True)
     assert theirs in [each["uuid"] for each in containers.of_uuids([0])]
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{uuid.uuid4()}")
-    endpoint = ConductorEndpoint(facts.Rows(), cipher)
+    endpoint = ConductorEndpoint(Facts(), cipher)
     server = rpc.get_server(transport, rpc.CONDUCTORS_TOPIC, "/c1", [endpoint], 1, addressed=True)
     server.start()
     try:
