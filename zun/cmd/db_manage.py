@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-db-manage: create, upgrade and recover the database, change the key of passwords, compare Placement."""
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from zun.common.context import admin_context
 from zun.db import compute_nodes, migration, registries, session
 from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
-from zun.objects import ComputeNode
 from zun.placement.client import PlacementClient
 from zun.placement.reporter import Reporter
 
@@ -92,9 +90,7 @@ def _reporters() -> Iterator[tuple[str, Reporter]]:
     client = PlacementClient.from_conf(cfg.CONF)
     only = cfg.CONF.command.only
     for host in [only] if only else sorted(compute_nodes.generations()):
-        groups = functools.partial(ComputeNode.aggregates, admin_context(), host)
-        pools = functools.partial(ComputeNode.pool_use, admin_context(), host)
-        yield host, Reporter(host, client, lambda name, own: (), groups, pools=pools)
+        yield host, Reporter(host, client, lambda name, own: ())
 
 
 def _placement_audit() -> None:

@@ -25,7 +25,7 @@ from zun.compute.work.work_queues import WorkQueues
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
-from zun.placement.reporter import Ledger
+from zun.placement.ledger import Ledger
 from zun.volume.runtime import NamedVolumes
 from zun.volume.volumes import Volumes
 

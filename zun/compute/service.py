@@ -17,7 +17,6 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
-from zun.common.disk_pools import PoolUse
 from zun.common.periodic import Periodic
 from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.audit.auditor import Auditor
@@ -50,8 +49,10 @@ from zun.objects.container_action import LOST_SECONDS
 from zun.objects.placement import held_plan
 from zun.objects.service import COMPUTE_BINARY
 from zun.placement.client import PlacementClient
+from zun.placement.enforce import Enforced
 from zun.placement.foreign import foreign_of
-from zun.placement.reporter import Enforced, Ledger, NoLedger, Reporter
+from zun.placement.ledger import Ledger, NoLedger
+from zun.placement.reporter import Reporter
 from zun.placement.tree import Disk, Provider, tree
 from zun.topology import HostTopology, Plan, host_use
 from zun.topology.foreign import NO_FOREIGN, Foreign
@@ -219,10 +220,7 @@ class ComputeService:
         enforced = Enforced(options.wait, options.on_unavailable == "continue") if options.mode == "enforce" else None
         client = PlacementClient.from_conf(self._conf)
         changed = functools.partial(self._background, "inventory", self._update_inventory)
-        return Reporter(
-            self._host, client, self._providers, self._aggregates, enforced,
-            others_changed=changed, pools=self._pool_use,
-        )  # fmt: skip
+        return Reporter(self._host, client, self._providers, enforced, changed)
 
     def _providers(self, name: str, aggregates: Collection[str]) -> tuple[Provider, ...]:
         """The tree of this host at Placement as it is now."""
@@ -234,12 +232,6 @@ class ComputeService:
             self._host, tracker.topology, tracker.usage, disk,
             traits=columns["traits"], aggregates=aggregates, pinning=pinning, name=name,
         )  # fmt: skip
-
-    def _aggregates(self) -> dict[str, bool]:
-        return ComputeNode.aggregates(admin_context(), self._host)
-
-    def _pool_use(self) -> PoolUse:
-        return ComputeNode.pool_use(admin_context(), self._host)
 
     def _tasks(self) -> list[tuple[Callable[[], object], float]]:
         """Return the periodic tasks, each with its interval in seconds."""

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from zun.objects import Container
+from zun.objects.placement import disk_promised, held_plan
 from zun.topology import Plan, amounts
 
 CONSUMER_TYPE = "CONTAINER"
@@ -90,13 +92,26 @@ def resources_of(plan: Plan) -> dict[int | None, dict[str, int]]:
 def allocations_of(host: str, plan: Plan, disk: int, pool: str | None = None) -> dict[str, dict[str, int]]:
     """Return the allocations of a container with ``plan`` and ``disk`` GiB on ``host``.
 
-    The disk is the host's own, or that of ``pool``: the uuid of the aggregate that is the host's disk pool.
+    The disk is the host's own, or that of ``pool``: the uuid of the provider of the host's disk pool.
     """
     root = root_uuid(host)
     made = {root if cell is None else cell_uuid(host, cell): taken for cell, taken in resources_of(plan).items()}
     if disk:
-        made.setdefault(pool_uuid(pool) if pool else root, {})[DISK_GB] = disk
+        made.setdefault(pool or root, {})[DISK_GB] = disk
     return made
+
+
+def holding_of(host: str, container: Container, plan: Plan, pool: str | None) -> Holding:
+    """Return what the container holds of ``host`` with ``plan``. See ``allocations_of`` for ``pool``."""
+    allocations = allocations_of(host, plan, disk_promised(container), pool)
+    return Holding(allocations, container.project_id, container.user_id or container.project_id)
+
+
+def holdings_of(host: str, rows: Iterable[Container], pool: str | None) -> dict[str, Holding]:
+    """Return what ``rows`` say that containers hold of ``host``, by uuid; a capsule holds for its members."""
+    own = (row for row in rows if row.host == host and row.capsule_uuid is None)
+    held = {row.uuid: holding_of(host, row, plan, pool) for row in own if (plan := held_plan(row)) is not None}
+    return {uuid: holding for uuid, holding in held.items() if holding.allocations}
 
 
 def total_of(plans: Iterable[Plan]) -> dict[int | None, Counter[str]]:

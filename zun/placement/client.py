@@ -15,6 +15,7 @@ from zun.placement.tree import SHARING, Inventory, Provider
 
 GROUP = "placement"
 MICROVERSION = "1.39"
+ATTEMPTS = 10  # to write beside others who write to the same provider or consumer
 
 
 class GenerationConflict(exceptions.Conflict):
@@ -32,6 +33,8 @@ class InUse(exceptions.Conflict):
 class Refused(exceptions.ZunError):
     """Placement does not take the request, and would not the next time either."""
 
+
+REFUSALS = (CapacityExceeded, GenerationConflict, Refused)
 
 _CONFLICTS = {
     "placement.concurrent_update": GenerationConflict,

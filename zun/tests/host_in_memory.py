@@ -17,7 +17,7 @@ from zun.compute.kept.records import Records
 from zun.compute.work.work_queues import WorkQueues
 from zun.container.fake import InMemoryDriver
 from zun.network.fake import InMemoryNetworks
-from zun.placement.reporter import NoLedger
+from zun.placement.ledger import NoLedger
 from zun.volume.fake import InMemoryVolumeDriver
 
 

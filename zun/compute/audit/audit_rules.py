@@ -19,7 +19,7 @@ from zun.container.driver.hugepages import HUGE_PAGES_TARGET, HugePageView, Page
 from zun.container.driver.inspector import inherited
 from zun.container.driver.state import RuntimeState
 from zun.container.weights import weight_of
-from zun.placement.reporter import Differences
+from zun.placement.ledger import Differences
 from zun.topology import CpuSet, amounts
 from zun.topology.cpuset import NO_CPUS, union
 

@@ -31,7 +31,7 @@ from zun.container.driver.state import RuntimeState
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
-from zun.placement.reporter import Ledger
+from zun.placement.ledger import Ledger
 from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
 
 LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.records import Records
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
-from zun.placement.reporter import Ledger
+from zun.placement.ledger import Ledger
 from zun.topology import Plan
 
 

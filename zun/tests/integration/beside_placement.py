@@ -10,7 +10,7 @@ from zun.common.context import RequestContext
 from zun.db import aggregates
 from zun.db import containers as db
 from zun.objects.placement import disk_promised, held_plan
-from zun.placement.allocations import allocations_of, cell_uuid, root_uuid
+from zun.placement.allocations import allocations_of, cell_uuid, pool_uuid, root_uuid
 from zun.tests.functional.cloud import Cloud, machine
 
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
@@ -48,7 +48,7 @@ def rows(host):
     found, pool = {}, disk_pools.pool_of(host, aggregates.all_aggregates())
     for row in db.of_host(host):
         plan = held_plan(row)
-        made = {} if plan is None else allocations_of(host, plan, disk_promised(row), pool and pool.uuid)
+        made = {} if plan is None else allocations_of(host, plan, disk_promised(row), pool and pool_uuid(pool.uuid))
         if made:
             found[row["uuid"]] = made
     return found

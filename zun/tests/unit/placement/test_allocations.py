@@ -10,7 +10,6 @@ from zun.placement.allocations import (
     allocations_of,
     cell_uuid,
     drift,
-    pool_uuid,
     resources_of,
     root_uuid,
     total_of,
@@ -28,7 +27,7 @@ SMT = smt_host(2, 4)
         (0, None, {}),
         (0, "u", {}),
         (5, None, {root_uuid("h1"): {"DISK_GB": 5}}),
-        (5, "u", {pool_uuid("u"): {"DISK_GB": 5}}),
+        (5, "u", {"u": {"DISK_GB": 5}}),
     ],
 )
 def test_disk_is_of_the_host_or_its_pool(disk, pool, expected):

@@ -290,6 +290,18 @@ def test_what_others_took_is_refused_and_told(beside, running):
     wait_for(lambda: beside.placement.consumers.keys() == {other})
 
 
+def test_refused_claim_has_its_own_provider_looked_at(beside, running):
+    ledger = running(STRICT)
+    beside.enforce(ledger, "4")
+    beside.placement.take(CELLS[0], PCPU=4)
+    del beside.placement.requests[:]
+    with pytest.raises(exceptions.ClaimRefused):
+        beside.enforce(ledger, "0")
+    read = [path for method, path in beside.placement.requests if method == "GET" and "resource_providers" in path]
+    what = ("allocations", "inventories", "traits", "aggregates")
+    assert read == ["/resource_providers", *(f"/resource_providers/{CELLS[0]}/{each}" for each in what)]
+
+
 def test_claims_go_on_while_a_refusal_is_looked_into(beside, running):
     ledger = running(STRICT)
     beside.placement.take(CELLS[0], PCPU=4)
@@ -311,6 +323,31 @@ def test_claims_go_on_while_a_refusal_is_looked_into(beside, running):
         finally:
             go_on.set()
         assert isinstance(refused.exception(60), exceptions.ClaimRefused)
+
+
+def test_stop_ends_a_claim_that_waits_for_a_look(beside, running):
+    ledger = running(STRICT)
+    beside.placement.take(CELLS[0], PCPU=4)
+    looked, go_on = threading.Event(), threading.Event()
+
+    def wait(method, path):
+        if method == "GET":
+            looked.set()
+            assert go_on.wait(60)
+
+    beside.placement.before = wait
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(beside.enforce, ledger, "0")
+        assert looked.wait(60)
+        second = pool.submit(beside.enforce, ledger, "1")
+        wait_for(lambda: len(beside.written()) >= 2)
+        stopped = pool.submit(ledger.stop)
+        go_on.set()
+        for each in (first, second):
+            assert isinstance(each.exception(60), exceptions.ClaimRefused)
+        stopped.result(60)
+    with pytest.raises(exceptions.ClaimRefused, match="is stopping"):
+        beside.enforce(ledger, "2")
 
 
 def test_claim_before_the_start_is_written(beside):

@@ -24,7 +24,7 @@ from zun.compute.audit.audit_rules import (
 from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup
 from zun.container.driver.hugepages import HugePageView, PageStock
 from zun.container.driver.state import RuntimeState
-from zun.placement.reporter import Differences
+from zun.placement.ledger import Differences
 from zun.topology import CpuSet
 
 MIB = 1 << 20

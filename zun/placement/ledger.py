@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compute service asks of Placement: a Protocol, and its answer in mode off."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zun.objects import Container
+from zun.placement.allocations import Allocations
+from zun.placement.foreign import Others
+from zun.topology import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Differences between rows and Placement that the last sweep could not remove.
+
+    ``foreign`` are consumers of others on providers of this host, with what they have; ``refused`` are containers
+    whose allocations Placement does not take, with the reason.
+    """
+
+    foreign: Mapping[str, Allocations] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ledger(Protocol):
+    """Where claims are written beside the rows."""
+
+    def claiming(self, container: Container, plan: Plan) -> contextlib.AbstractContextManager[None]:
+        """Write ``plan`` before the block commits it. Raises ClaimRefused."""
+
+    def note(self, uuid: str) -> None:
+        """Have the allocation of a container compared with its row, which has changed. Returns at once."""
+
+    def look(self) -> None:
+        """The host has something else than before. Returns at once."""
+
+    def differences(self) -> Differences:
+        """Return what is not as it should be."""
+
+    def others(self) -> Others | None:
+        """Return what consumers of other services have of this host as of the last sweep; None before the first one."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class NoLedger:
+    """Mode off."""
+
+    def claiming(self, container: Container, plan: Plan) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def note(self, uuid: str) -> None: ...
+
+    def look(self) -> None: ...
+
+    def differences(self) -> Differences:
+        return Differences()
+
+    def others(self) -> Others | None:
+        return Others()
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
