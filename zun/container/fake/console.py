@@ -10,7 +10,7 @@ from zun.common.logs import since_epoch, tail_lines
 from zun.common.processes import FIELDS
 from zun.container.driver.container import ContainerView
 from zun.container.fake.operations import OnRuntime
-from zun.container.fake.runtime import Outcome, pretend
+from zun.container.fake.runtime import Outcome, pretend, utcnow
 from zun.topology import amounts
 
 
@@ -67,3 +67,7 @@ class InMemoryConsole(OnRuntime):
                 "BLOCK I/O(B)": "0/0",
                 "NET I/O(B)": "0/0",
             }
+
+    def write_log(self, uuid: str, line: str) -> None:
+        with self.runtime.lock:
+            self.runtime.objects[uuid].log.append((utcnow(), line))

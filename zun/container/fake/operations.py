@@ -10,6 +10,7 @@ from zun.common import exceptions
 from zun.container.driver.container import ContainerView
 from zun.container.driver.facts import HostFacts, Judge
 from zun.container.fake.runtime import InMemoryRuntime, RuntimeObject
+from zun.topology import CPUPolicy
 
 
 @dataclass(slots=True)
@@ -83,3 +84,8 @@ class OnRuntime:
         if not found.pid:
             raise exceptions.Conflict(f"Cannot {action} container {found.uuid}: it is not running")
         return found
+
+
+def limit(container: ContainerView, cpu: float | None) -> float | None:
+    """Return the CPU limit or weight of the container: None for a dedicated container, which owns its CPUs."""
+    return None if container.cpu_policy == CPUPolicy.DEDICATED else cpu

@@ -7,7 +7,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.compute.container.reconcile_rules import RESTARTS
-from zun.container.fake import driver as fake
+from zun.container.fake import lifecycle
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects import Container
@@ -144,7 +144,7 @@ def test_a_deletion_whose_haste_fails_waits(cloud, context, container):
 @pytest.mark.parametrize(("action", "how"), [("stop", "kill"), ("stop", "delete"), ("reboot", "delete")])
 def test_what_is_taken_up_is_cut_short_as_well(cloud, context, container, monkeypatch, action, how, lost):
     """By the next agent, or by a comparison when the end could not be written."""
-    monkeypatch.setattr(fake, "STOP_TIMEOUT", HOUR)
+    monkeypatch.setattr(lifecycle, "STOP_TIMEOUT", HOUR)
     begun = threading.Event()
     cloud.drivers["one"].before(action, lambda _: begun.set())
     if not lost:
@@ -170,7 +170,7 @@ def test_what_is_taken_up_is_cut_short_as_well(cloud, context, container, monkey
 
 def test_so_is_what_was_to_be_taken_up_as_something_else(cloud, container, monkeypatch):
     """A comparison had seen it in another state, and waited for who worked on it."""
-    monkeypatch.setattr(fake, "STOP_TIMEOUT", HOUR)
+    monkeypatch.setattr(lifecycle, "STOP_TIMEOUT", HOUR)
     agent, begun = cloud.agents["one"], threading.Event()
     cloud.drivers["one"].before("stop", lambda _: begun.set())
     with agent.queues.turn(container.uuid):
