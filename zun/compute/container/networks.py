@@ -16,7 +16,7 @@ from oslo_utils import uuidutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.compute.work.work_queues import WorkQueues
+from zun.compute.work.queue import Key, Queue
 from zun.container.driver.lifecycle import Plug
 from zun.network.driver import NetworkDriver
 from zun.objects import Container, NetworkPort
@@ -49,7 +49,7 @@ class Networks:
         self._hostname = hostname
         self._driver = driver
         self._published = published
-        self._queues = WorkQueues({})  # turns by network uuid, and by project id for default networks; no queued work
+        self._queue = Queue()  # only for turns: of networks, and of projects for their default networks
         self._publishing = threading.Lock()
         self._random = random.Random()
         self._not_isolated = ""
@@ -70,12 +70,12 @@ class Networks:
                 self._ensure(port)
         if plug is not None:
             return plug
-        with self._queues.turn(container.project_id):
+        with self._queue.turn(Key("project", container.project_id)):
             return self._driver.default(container.project_id)
 
     def rejoin(self, container: Container) -> None:
         """Restore what a start needs of networks besides those of the container's ports, if somebody removed it."""
-        with self._queues.turn(container.project_id):
+        with self._queue.turn(Key("project", container.project_id)):
             self._driver.rejoin(container, container.project_id)
 
     def settle(
@@ -144,7 +144,7 @@ class Networks:
         for uuid in networks:
             # A new container either has its port in the database already, or its ``prepare`` waits for this turn and
             # then creates the network again.
-            with self._queues.turn(uuid):
+            with self._queue.turn(Key("network", uuid)):
                 if uuid in NetworkPort.networks_of_host(context, self._hostname):
                     continue
                 try:
@@ -176,7 +176,7 @@ class Networks:
             return
         for project in here - self._projects(context):
             # The row of a new container is in the database before its network is made, so ``_projects`` finds it.
-            with self._queues.turn(project):
+            with self._queue.turn(Key("project", project)):
                 if project in self._projects(context):
                     continue
                 try:
@@ -199,11 +199,11 @@ class Networks:
             self._not_isolated = ""
 
     def _ensure(self, port: NetworkPort) -> None:
-        with self._queues.turn(port.network_uuid):
+        with self._queue.turn(Key("network", port.network_uuid)):
             self._driver.ensure(port)
 
     def _prepare(self, port: NetworkPort) -> Plug:
-        with self._queues.turn(port.network_uuid):
+        with self._queue.turn(Key("network", port.network_uuid)):
             return self._driver.prepare(port)
 
     def _publish(self, context: RequestContext, container: Container) -> None:
