@@ -322,14 +322,18 @@ class Queue:
             try:
                 self._threads[lane].submit(work, key, lane)
             except RuntimeError as exc:  # no thread can be started, or the executor was ended
-                LOG.warning("The queue gets no thread of lane %s for %s: %s", lane.name, key, exc)
                 with self._lock:
-                    item = self._items.get(key, _Item(key))
-                    item.handed, item.asked = None, False
+                    item = self._items.get(key)
+                    if item is None:
+                        continue  # another thread has done the work meanwhile
                     self._wake_at(self._clock() + NO_THREAD_SECONDS, key)
-                    if self._stopping:
-                        item.lane = None  # the next start looks at everything
-                        self._settle(item)
+                    item.asked = False
+                    if item.handed is lane:
+                        item.handed = None
+                        if self._stopping:
+                            item.lane = None  # the next start looks at everything
+                            self._settle(item)
+                LOG.warning("The queue gets no thread of lane %s for %s: %s", lane.name, key, exc)
 
     # What the threads do.
 

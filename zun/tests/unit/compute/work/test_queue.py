@@ -604,6 +604,23 @@ def test_no_key_is_lost_if_no_thread_can_start(host, caplog):
     assert "no thread of lane OPERATION for container a" in caplog.text
 
 
+class Late(AtOnce):
+    """Says that there is no thread when the work is done already."""
+
+    def submit(self, *arguments):
+        super().submit(*arguments)
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+def test_work_is_done_once_though_the_executor_denies_it(caplog):
+    done = []
+    queue = Queue({"container": done.append}, {}, dict.fromkeys(Lane, Late()))
+    for _ in range(3):
+        queue.put(A)
+    queue.stop()
+    assert (done, queue._items, caplog.records) == (["a"] * 3, {}, [])
+
+
 def test_handlers_may_run_inside_a_put():
     """Nothing is called while the queue's lock is held."""
     done = []
