@@ -11,6 +11,9 @@ containers in memory. The time is from the first create to the last container th
 process goes on until Placement has every allocation. Modes take turns, so that a machine whose speed drifts drifts for
 all.
 
+Refusals: a host of eight cells has ``--claims`` containers, and each cell has changed since it was read. The requests
+and the time of a claim that Placement refuses, and of a sweep of the whole host in the same state.
+
 Allocations: as many threads as claim send the PUT of a claim to Placement, and nothing else. Mode enforce cannot be
 faster.
 
@@ -40,11 +43,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.scheduling import clouds, core
 from zun import conf as zun_conf
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.db import migration, session
 from zun.placement import diff
 from zun.placement.allocations import Holding, cell_uuid
-from zun.placement.client import PlacementClient
+from zun.placement.client import MICROVERSION, PlacementClient
 from zun.placement.tree import NUMA_ROOT, Disk, tree
 from zun.scheduler import filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -52,6 +56,8 @@ from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.request_spec import RequestSpec
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.host_beside_placement import STRICT, HostBesidePlacement
+from zun.tests.unit.topology.build import flat_host
 from zun.topology import Usage
 
 MODES = ("off", "report", "enforce")
@@ -151,6 +157,67 @@ def publish(client: PlacementClient, names: Iterable[str], cells: int, cpus: int
                     generations[provider_uuid] = client.set_traits(provider_uuid, generations[provider_uuid], traits)
 
 
+class Counted:
+    """A keystoneauth adapter that counts its requests."""
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+        self.requests = 0
+
+    def request(self, *arguments: Any, **named: Any) -> Any:
+        self.requests += 1
+        return self._adapter.request(*arguments, **named)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    requests: int
+    ms: float
+
+
+def refusals(adapter: Any, cells: int, held: int) -> dict[str, Cost]:
+    """Return the cost of a refused claim and of a whole sweep, on a host whose cells all changed since it was read."""
+    host, counted = f"refused-{uuid.uuid4().hex[:8]}", Counted(adapter)
+    each = held // cells + 4
+    with tempfile.TemporaryDirectory() as folder:
+        session.configure(f"sqlite:///{folder}/zun.sqlite")
+        migration.upgrade()
+        there = HostBesidePlacement(
+            CONTEXT, host, flat_host([each] * cells, 64 * each), PlacementClient(counted)  # type: ignore[arg-type]
+        )  # fmt: skip
+        for number in range(held):
+            there.hold(str(number % cells * each + number // cells))
+        ledger = there.reporter(STRICT)
+        ledger.start()
+        try:
+            while ledger.others() is None:
+                time.sleep(0.01)
+            owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
+            taken = {"allocations": {cell_uuid(host, 0): {"resources": {"PCPU": 2}}}, **owner}
+            path = f"/allocations/{uuid.uuid4()}"
+            answer = adapter.request(path, "PUT", json=taken, raise_exc=False, microversion=MICROVERSION)
+            assert answer.ok, answer.text
+            change_each_cell(there, ledger, each, cells, 4)
+            start, before = time.perf_counter(), counted.requests
+            try:
+                there.enforce(ledger, f"{each - 2}-{each - 1}")
+                raise AssertionError("Placement has room for the claim")
+            except exceptions.ClaimRefused:
+                refused = Cost(counted.requests - before, (time.perf_counter() - start) * 1000)
+        finally:
+            ledger.stop()
+        change_each_cell(there, ledger, each, cells, 3)
+        start, before = time.perf_counter(), counted.requests
+        ledger.sweep()
+        return {"refused": refused, "sweep": Cost(counted.requests - before, (time.perf_counter() - start) * 1000)}
+
+
+def change_each_cell(there: HostBesidePlacement, ledger: Any, each: int, cells: int, last: int) -> None:
+    """Claim one CPU of each cell, the one that is ``last`` from the end."""
+    for number in range(cells):
+        there.enforce(ledger, str((number + 1) * each - last))
+
+
 def median(rates: Sequence[Rate]) -> Rate:
     """Return the median of each figure by itself."""
     per_second, cpu_ms = ([getattr(each, name) for each in rates] for name in ("per_second", "cpu_ms"))
@@ -236,6 +303,9 @@ def main() -> None:
         ratios = rate.per_second / off.per_second, rate.cpu_ms / off.cpu_ms
         print(f"{mode:<10}{rate.per_second:>10.1f}{ratios[0]:>10.2f}{rate.cpu_ms:>10.1f}{ratios[1]:>10.2f}   {rounds}")
     print(f"Placement alone takes {statistics.median(alone):.1f} allocations/s")
+    costs = refusals(client_of(given.url)._adapter, 8, given.claims)
+    for name, cost in costs.items():
+        print(f"8 cells, {given.claims} containers, {name}: {cost.requests} requests, {cost.ms:.1f} ms")
     ratio = times["candidates"]["p50_ms"] / times["decision"]["p50_ms"]
     for name, each in times.items():
         print(f"{given.trees} hosts, {name}: p50 {each['p50_ms']:.2f} ms, p99 {each['p99_ms']:.2f} ms")
@@ -243,7 +313,8 @@ def main() -> None:
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             told = {mode: [asdict(each) for each in found] for mode, found in rates.items()}
-            json.dump({"claims": told, "allocations_per_second": alone, **times}, file)
+            costly = {name: asdict(cost) for name, cost in costs.items()}
+            json.dump({"claims": told, "allocations_per_second": alone, "refusals": costly, **times}, file)
 
 
 if __name__ == "__main__":

@@ -10,68 +10,27 @@ from keystoneauth1 import exceptions as ks_exc
 
 from zun.common import exceptions
 from zun.db import containers as db
-from zun.objects.placement import cpuset_record, held_plan
+from zun.objects.placement import held_plan
 from zun.placement import reporter
 from zun.placement.allocations import allocations_of, cell_uuid, root_uuid
 from zun.placement.foreign import Others
-from zun.placement.reporter import Enforced, Reporter
-from zun.placement.tree import Disk, tree
-from zun.tests.fixtures import new_container, wait_for
+from zun.placement.reporter import Enforced
+from zun.tests.fixtures import wait_for
+from zun.tests.host_beside_placement import STRICT, HostBesidePlacement
 from zun.tests.placement_in_memory import PlacementInMemory
-from zun.tests.unit.topology.build import flat_host, holding
-from zun.topology import Usage
+from zun.tests.unit.topology.build import flat_host
 
 HOST = "h1"
 MACHINE = flat_host([4, 4])
 CELLS = [cell_uuid(HOST, 0), cell_uuid(HOST, 1)]
-STRICT = Enforced(wait=0, go_on=False)
 
 
-class Beside:
-    """One host of two cells of four CPUs, its rows, and the Placement beside it."""
+class Beside(HostBesidePlacement):
+    """One host of two cells of four CPUs, and the Placement beside it."""
 
     def __init__(self, context):
-        self.context, self.placement, self.usage = context, PlacementInMemory(), Usage()
-        self.told = 0
-
-    def reporter(self, enforced=None):
-        def tell():
-            self.told += 1
-
-        return Reporter(HOST, self.placement.client(), self.providers, enforced=enforced, others_changed=tell)
-
-    def providers(self, name, groups):
-        return tree(HOST, MACHINE, self.usage, Disk(10), name=name, aggregates=groups)
-
-    def claim(self, cpus):
-        """Take ``cpus`` as the tracker does. Returns a container whose row says nothing of it, and its plan."""
-        container, plan = new_container(self.context), holding(cpus, MACHINE, memory_mib=64)
-        self.usage = self.usage.with_claim(container.uuid, plan)
-        return container, plan
-
-    def commit(self, container, plan):
-        db.update(container.uuid, {"host": HOST, "cpuset": cpuset_record(plan, MACHINE)})
-
-    def hold(self, cpus):
-        """Let a container hold ``cpus``, as its row says. Returns its uuid."""
-        container, plan = self.claim(cpus)
-        self.commit(container, plan)
-        return container.uuid
-
-    def release(self, uuid):
-        db.update(uuid, {"cpuset": None})
-        self.usage = self.usage.without(uuid)
-
-    def enforce(self, ledger, cpus):
-        """Claim ``cpus`` in mode enforce and commit them. Returns the uuid."""
-        container, plan = self.claim(cpus)
-        try:
-            with ledger.claiming(container, plan):
-                self.commit(container, plan)
-        except exceptions.ClaimRefused:
-            self.usage = self.usage.without(container.uuid)
-            raise
-        return container.uuid
+        self.placement = PlacementInMemory()
+        super().__init__(context, HOST, MACHINE, self.placement.client())
 
     def equal(self):
         """Whether the containers have at Placement what their rows say."""
