@@ -196,7 +196,7 @@ class ComputeService:
             self.parts.operations,
             notifier,
             self._ledger,
-            host_processes=conf.compute.audit_host_processes,
+            conf.compute.audit_host_processes,
         )
         self._images = Images(self._driver, accounts, self.parts.images, glance)
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))

@@ -3,6 +3,7 @@
 
 import hashlib
 import logging
+from dataclasses import dataclass
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -42,12 +43,12 @@ def volume_name(project_id: str, name: str) -> str:
     return f"zun-{hashlib.sha256(project_id.encode()).hexdigest()[:32]}-{name}"
 
 
+@dataclass(frozen=True, slots=True)
 class NamedVolumes:
     """The named volumes of one host that projects have deleted."""
 
-    def __init__(self, hostname: str, runtime: Volumes) -> None:
-        self._hostname = hostname
-        self._runtime = runtime
+    _hostname: str
+    _runtime: Volumes
 
     def remove(self, context: RequestContext, *_about: str) -> None:
         """Remove every volume that is to be deleted here, each with its row once it is gone.

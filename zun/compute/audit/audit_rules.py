@@ -89,7 +89,8 @@ class Finding:
         return (self.code, self.container, self.layer, self.subject)
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name not in ("repairable", "subject")}
+        told = {name: value for name, value in asdict(self).items() if name not in ("repairable", "subject")}
+        return {**told, "code": str(self.code), "layer": str(self.layer)}
 
 
 @dataclass(frozen=True, slots=True)

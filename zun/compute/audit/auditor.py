@@ -59,33 +59,24 @@ class Reading:
     throttling: Throttling | None
 
 
+@dataclass(slots=True, eq=False)
 class Auditor:
     """One audit at a time. ``host_processes``: ``placed``, ``all`` or ``none``, see the option of that name."""
 
-    def __init__(
-        self,
-        hostname: str,
-        tracker: ComputeNodeTracker,
-        pool: SharedPool,
-        driver: ContainerDriver,
-        operations: Operations,
-        notifier: Notifier,
-        ledger: Ledger,
-        *,
-        host_processes: str,
-    ) -> None:
-        self._hostname = hostname
-        self._tracker = tracker
-        self._pool = pool
-        self._driver = driver
-        self._operations = operations
-        self._notifier = notifier
-        self._ledger = ledger
-        self._host_processes = host_processes
-        self._lock = threading.Lock()
-        self._open: dict[tuple[str, ...], Finding] = {}
-        self._readings: dict[str, Reading] = {}
-        self._totals = Counter({"audits": 0, "repaired": 0, **{str(code): 0 for code in CODES}})
+    _hostname: str
+    _tracker: ComputeNodeTracker
+    _pool: SharedPool
+    _driver: ContainerDriver
+    _operations: Operations
+    _notifier: Notifier
+    _ledger: Ledger
+    _host_processes: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _open: dict[tuple[str, ...], Finding] = field(default_factory=dict)
+    _readings: dict[str, Reading] = field(default_factory=dict)
+    _totals: Counter[str] = field(
+        default_factory=lambda: Counter(dict.fromkeys(("audits", "repaired", *map(str, CODES)), 0))
+    )
 
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
         """Look at every container of this host, repair what drifted if told to, and return the answer of the API.
@@ -254,15 +245,16 @@ class Auditor:
             )
         still = {(finding.code, finding.layer) for finding in left}
         unread = any(finding.code is Verdict.UNREADABLE for finding in left)
-        answer = []
-        for each in found:
-            if each.repairable and (each.code, each.layer) not in still and not unread:
-                each = replace(each, repaired=True)
-            elif each.repairable:
-                each = replace(each, detail=f"{each.detail}; it is still so after one update")
-            answer.append(each)
+
+        def judged(each: Finding) -> Finding:
+            if not each.repairable:
+                return each
+            if (each.code, each.layer) not in still and not unread:
+                return replace(each, repaired=True)
+            return replace(each, detail=f"{each.detail}; it is still so after one update")
+
         known = {(finding.code, finding.layer) for finding in found}
-        return (*answer, *(finding for finding in left if (finding.code, finding.layer) not in known))
+        return (*map(judged, found), *(finding for finding in left if (finding.code, finding.layer) not in known))
 
     def _trespasses(self, names: Mapping[str, str]) -> tuple[Finding, ...]:
         usage = self._tracker.usage
@@ -325,16 +317,13 @@ class Auditor:
 
     def _account(self, findings: list[Finding]) -> None:
         """Count and tell what is new; what was there the last time is known already."""
-        still = {}
+        still = {finding.identity: finding for finding in findings if not finding.repaired}
         for finding in findings:
-            if not finding.repaired:
-                still[finding.identity] = finding
-            if finding.identity not in self._open:
-                self._totals[str(finding.code)] += 1
-                _log(finding)
-            elif finding.repaired:
-                _log(finding)
+            new = finding.identity not in self._open
+            self._totals[str(finding.code)] += new
             self._totals["repaired"] += finding.repaired
+            if new or finding.repaired:
+                _log(finding)
         for identity, finding in self._open.items():
             if identity not in still:
                 LOG.info("%s %s at %s: it is over", finding.container, finding.code, finding.layer)
@@ -371,13 +360,6 @@ def _objects_of(
 def _log(finding: Finding) -> None:
     # A program that chooses among its own CPUs asks nothing of the operator.
     level = logging.INFO if finding.code is Verdict.SELF_PINNED else logging.WARNING
-    LOG.log(
-        level,
-        "%s %s at %s: container %s: %s (%s)",
-        finding.container,
-        finding.code,
-        finding.layer,
-        finding.name,
-        finding.detail,
-        "repaired" if finding.repaired else finding.repair,
-    )
+    outcome = "repaired" if finding.repaired else finding.repair
+    told = (finding.container, finding.code, finding.layer, finding.name, finding.detail, outcome)
+    LOG.log(level, "%s %s at %s: container %s: %s (%s)", *told)

@@ -15,7 +15,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from zun.common import exceptions, outages
@@ -37,18 +37,18 @@ LONGEST = 1000
 """Characters of a reason."""
 
 
+@dataclass(slots=True, eq=False)
 class EngineWatch:
     """Thread-safe. ``file`` has the store that the engine had when this host used it last."""
 
-    def __init__(self, hostname: str, driver: Facts, scheduler_api: SchedulerAPI, file: pathlib.Path) -> None:
-        self._hostname = hostname
-        self._driver = driver
-        self._scheduler_api = scheduler_api
-        self._file = file
-        self._engine = NO_ENGINE
-        self._told: Mapping[str, Any] | None = None
-        self._refusal: str | None = None
-        self._turn = threading.Lock()
+    _hostname: str
+    _driver: Facts
+    _scheduler_api: SchedulerAPI
+    _file: pathlib.Path
+    _engine: EngineFacts = NO_ENGINE
+    _told: Mapping[str, Any] | None = None
+    _refusal: str | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of_host(cls, hostname: str, driver: Facts, scheduler_api: SchedulerAPI, state_path: str) -> Self:
@@ -157,16 +157,9 @@ def refusal(before: Store, now: Store, lost: Sequence[str], file: pathlib.Path) 
 
 def changes(before: Store, now: Store) -> str:
     """Return in words what differs, for example ``driver is vfs and was overlay2``."""
-    told = [
-        f"{name} is {new} and was {old}"
-        for name, old, new in (
-            ("folder", before.folder, now.folder),
-            ("driver", before.driver, now.driver),
-            ("keeper of images", before.images, now.images),
-            ("id", before.engine_id, now.engine_id),
-        )
-        if old != new
-    ]
+    names = {"folder": "folder", "driver": "driver", "images": "keeper of images", "engine_id": "id"}
+    pairs = ((name, getattr(before, member), getattr(now, member)) for member, name in names.items())
+    told = [f"{name} is {new} and was {old}" for name, old, new in pairs if old != new]
     if before.folder == now.folder and before.inode != now.inode:
         told.append(f"{now.folder} is another folder than before; its disk may not be mounted")
     return ", ".join(told)

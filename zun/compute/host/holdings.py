@@ -2,6 +2,7 @@
 """Tell schedulers and the shared pool when containers take resources or give them back."""
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from zun.common.context import RequestContext
 from zun.compute.container.record import logged
@@ -14,22 +15,16 @@ from zun.placement.ledger import Ledger
 from zun.topology import Plan
 
 
+@dataclass(frozen=True, slots=True)
 class Holdings:
-    def __init__(
-        self,
-        hostname: str,
-        tracker: ComputeNodeTracker,
-        pool: SharedPool,
-        scheduler_api: SchedulerAPI,
-        ledger: Ledger,
-        records: Records,
-    ) -> None:
-        self._hostname = hostname
-        self._tracker = tracker
-        self._pool = pool
-        self._scheduler_api = scheduler_api
-        self._ledger = ledger
-        self._records = records
+    """What the containers of one host hold, as others are told of it."""
+
+    _hostname: str
+    _tracker: ComputeNodeTracker
+    _pool: SharedPool
+    _scheduler_api: SchedulerAPI
+    _ledger: Ledger
+    _records: Records
 
     def claiming(self, container: Container, plan: Plan) -> AbstractContextManager[None]:
         """For the block that commits ``plan`` to the row. Raises ClaimRefused where Placement is asked and refuses."""
@@ -40,13 +35,9 @@ class Holdings:
         self._ledger.note(container.uuid)
         self._records.keep(container)
         members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
-        held = {name: container[name] for name in members}
+        held = {name: container[name] for name in members} if container.cpuset else None
         self._scheduler_api.host_changed(
-            context,
-            host=self._hostname,
-            generation=generation,
-            uuid=container.uuid,
-            held=held if container.cpuset else None,
+            context, host=self._hostname, generation=generation, uuid=container.uuid, held=held
         )
 
     def made(self, context: RequestContext, container: Container) -> None:

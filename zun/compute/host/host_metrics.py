@@ -26,7 +26,7 @@ class _Family(NamedTuple):
     kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostCollector(Collector):
     """CPUs, memory and pages of each cell; the runtime; the work that waits; what the last audit found and read.
 

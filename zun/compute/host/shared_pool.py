@@ -12,7 +12,7 @@ import collections
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -322,26 +322,21 @@ class SharedPool:
             )
 
 
-def _together(work: Callable[[T], None], items: Iterable[T]) -> None:
+def _together(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Run ``work`` on all items in threads. After a failure, start no further item and raise the error."""
-    left = collections.deque(items)
-    threads = min(len(left), MOVED_TOGETHER)
+    failed = threading.Event()
 
-    def some() -> None:
-        while True:
-            try:
-                item = left.popleft()
-            except IndexError:
-                return
+    def one(item: T) -> None:
+        if not failed.is_set():
             try:
                 work(item)
             except BaseException:
-                left.clear()
+                failed.set()
                 raise
 
-    if threads < 2:
-        some()
+    if len(items) < 2:
+        for item in items:
+            work(item)
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix="pool") as executor:
-        for done in [executor.submit(some) for _ in range(threads)]:
-            done.result()
+    with ThreadPoolExecutor(MOVED_TOGETHER, thread_name_prefix="pool") as executor:
+        collections.deque(executor.map(one, items), maxlen=0)

@@ -13,7 +13,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Self
 
 from oslo_config import cfg
@@ -58,22 +58,20 @@ def local_name(uuid: str) -> str:
     return f"{OF_SERVICE}:{uuid}"
 
 
+@dataclass(frozen=True, slots=True)
 class GlanceImages:
-    """``service`` is None on a host that is not configured for Glance."""
+    """The images of Glance on one host. ``_service`` is None on a host that is not configured for Glance."""
 
-    def __init__(
-        self, service: ImageService | None, runtime: Images, folder: pathlib.Path, limit_mib: int
-    ) -> None:
-        self._service = service
-        self._runtime = runtime
-        self._folder = folder
-        self._limit = limit_mib * MIB
-        self._downloads = SingleFlight()
+    _service: ImageService | None
+    _runtime: Images
+    _folder: pathlib.Path
+    _limit: int  # bytes
+    _downloads: SingleFlight = field(default_factory=SingleFlight)
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts, runtime: Images) -> Self:
         folder = pathlib.Path(conf.glance.images_directory or pathlib.Path(conf.state_path, "images"))
-        return cls(glance.configured(conf), runtime, folder, conf.glance.image_cache_mb)
+        return cls(glance.configured(conf), runtime, folder, conf.glance.image_cache_mb * MIB)
 
     def ensure(self, uuid: str, policy: str | None, progress: Callable[[str], None] | None = None) -> ImageFacts:
         """Make Glance's image available at the runtime and return its facts.

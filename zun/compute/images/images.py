@@ -81,13 +81,13 @@ class Source:
     glance: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """The registry accounts with which this host pulls images."""
 
-    def __init__(self, cipher: Cipher | None, default: Account | None) -> None:
-        """Without a ``cipher`` passwords arrive decrypted: a conductor does that."""
-        self._cipher = cipher
-        self.default = default
+    _cipher: Cipher | None
+    """Without a cipher passwords arrive decrypted: a conductor does that."""
+    default: Account | None
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -150,6 +150,7 @@ def made_of(container: Container) -> None:
     container.image, container.image_driver, container.request = rebuild["image"], rebuild["image_driver"], request
 
 
+@dataclass(frozen=True, slots=True)
 class ImageStore:
     """The images of one host, and the projects that may use each.
 
@@ -157,10 +158,9 @@ class ImageStore:
     this image may use it. Every other image is open to all projects.
     """
 
-    def __init__(self, hostname: str, runtime: RuntimeImages, glance: GlanceImages) -> None:
-        self._hostname = hostname
-        self._runtime = runtime
-        self._glance = glance
+    _hostname: str
+    _runtime: RuntimeImages
+    _glance: GlanceImages
 
     def ensure(
         self, context: RequestContext, project_id: str, source: Source, progress: Callable[[str], None] | None = None
@@ -298,14 +298,14 @@ def _listed(term: str) -> str:
         return term
 
 
+@dataclass(frozen=True, slots=True)
 class Images:
     """Pulls, deletes and finds images on one host."""
 
-    def __init__(self, runtime: RuntimeImages, accounts: Accounts, store: ImageStore, glance: GlanceImages) -> None:
-        self._runtime = runtime
-        self._accounts = accounts
-        self._store = store
-        self._glance = glance
+    _runtime: RuntimeImages
+    _accounts: Accounts
+    _store: ImageStore
+    _glance: GlanceImages
 
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Pull the image. Its row shows the progress, and finally the success or the reason of the failure."""

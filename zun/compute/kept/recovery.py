@@ -9,6 +9,7 @@ writes the row.
 import datetime
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from zun.common import exceptions
@@ -38,26 +39,17 @@ class Outcome(TypedDict):
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """Thread-safe. A container is taken back in its own turn."""
 
-    def __init__(
-        self,
-        hostname: str,
-        records: Records,
-        tracker: ComputeNodeTracker,
-        driver: Inspector,
-        operations: Operations,
-        holdings: Holdings,
-        reconciler: Reconciler,
-    ) -> None:
-        self._hostname = hostname
-        self._records = records
-        self._tracker = tracker
-        self._driver = driver
-        self._operations = operations
-        self._holdings = holdings
-        self._reconciler = reconciler
+    _hostname: str
+    _records: Records
+    _tracker: ComputeNodeTracker
+    _driver: Inspector
+    _operations: Operations
+    _holdings: Holdings
+    _reconciler: Reconciler
 
     def keep(self, context: RequestContext, containers: Iterable[Container]) -> None:
         """Write the records of ``containers`` as their rows are now, with their ports and networks."""
