@@ -585,23 +585,27 @@ def test_stop_does_not_wait_for_threads_that_were_ended(host, when):
     assert host.queue._items == {}
 
 
-class Full(ThreadPoolExecutor):
-    """Takes work and then says that no thread can be started, as the library does when the host has no more."""
-
-    def submit(self, *arguments):
-        super().submit(*arguments)
-        raise RuntimeError("can't start new thread")
-
-
 def test_no_key_is_lost_if_no_thread_can_start(host, caplog):
-    tokens, host.tokens[OPERATION] = host.tokens[OPERATION], Full(1)
+    tokens, host.tokens[OPERATION] = host.tokens[OPERATION], ThreadPoolExecutor(1)
+    host.tokens[OPERATION].shutdown()
     host.put(A)
     host.put(B)
-    host.tokens[OPERATION].shutdown()
     host.tokens[OPERATION] = tokens
-    host.pass_time(1)
-    assert sorted(host.names()) == ["a", "b"]
+    host.pass_time(0.9)
+    assert host.run() is None
+    host.pass_time(0.1)
+    assert host.names() == ["a", "b"]
     assert "no thread of lane OPERATION for container a" in caplog.text
+
+
+def test_a_beside_without_a_thread_is_asked_for_again(host):
+    tokens, host.tokens[LONG] = host.tokens[LONG], ThreadPoolExecutor(1)
+    host.tokens[LONG].shutdown()
+    host.hold(A).go_on("linger")
+    host.put(A)
+    host.tokens[LONG] = tokens
+    host.pass_time(1)
+    assert host.begin(LONG)[1] == "beside a"
 
 
 class Late(AtOnce):
