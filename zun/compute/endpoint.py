@@ -13,9 +13,8 @@ from zun.common.processes import selection
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.operations import PATIENCE
 from zun.compute.host_parts import HostParts
-from zun.compute.images.archives import Archives
 from zun.compute.images.images import Images
-from zun.compute.images.terminals import TerminalDesk
+from zun.compute.images.sessions import Archives, TerminalDesk
 from zun.compute.kept.recovery import Outcome
 from zun.compute.work.work_queues import Kind, Work, WorkQueues
 from zun.container.driver.console import Console

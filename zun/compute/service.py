@@ -31,10 +31,9 @@ from zun.compute.host.inventory import Inventory, inventory, own_zone, pages_of_
 from zun.compute.host.machine import NvmlFacts, discovered
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
-from zun.compute.images.archives import Archives, Space
 from zun.compute.images.glance_images import GlanceImages, local_name
 from zun.compute.images.images import Accounts, Images
-from zun.compute.images.terminals import TerminalDesk
+from zun.compute.images.sessions import Archives, Space, TerminalDesk
 from zun.compute.kept.records import Records
 from zun.compute.kept.recovery import Outcome
 from zun.compute.work.watch import follow

@@ -87,7 +87,7 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
-        "traits": sorted(_traits(discovered, facts) | _own_traits(compute.traits) | _services(conf, neutron)),
+        "traits": sorted(_traits(conf, discovered, facts, neutron=neutron)),
     }
     return Inventory(topology, columns)
 
@@ -117,24 +117,18 @@ def own_zone(conf: cfg.ConfigOpts) -> str:
     return str(conf.compute.availability_zone or conf.default_availability_zone)
 
 
-def _traits(discovered: HostTopology, facts: HostFacts) -> frozenset[str]:
-    """Return the traits of the machine's CPUs, and of its engine."""
-    threads = any(len(core) > 1 for cell in discovered.cells for core in cell.siblings)
-    has = {traits.HYPERTHREADING: threads, traits.NO_HEALTHCHECKS: not facts.runs_healthchecks}
-    return traits.cpu_traits(facts.cpu_flags) | {name for name, there in has.items() if there}
-
-
-def _services(conf: cfg.ConfigOpts, neutron: bool) -> frozenset[str]:
-    """Return the traits that say which services of the cloud this host can use."""
-    used = {traits.CINDER: conf.cinder.enabled, traits.NEUTRON: neutron}
-    return frozenset(name for name, there in used.items() if there)
-
-
-def _own_traits(names: Sequence[str]) -> frozenset[str]:
-    for name in names:
+def _traits(conf: cfg.ConfigOpts, discovered: HostTopology, facts: HostFacts, *, neutron: bool) -> frozenset[str]:
+    """Return the traits of the machine's CPUs, of its engine, of the services that the host can use, and its own."""
+    for name in conf.compute.traits:
         if wrong := traits.problem(name):
             raise exceptions.Misconfigured(f"[compute] traits: {wrong}")
-    return frozenset(names)
+    has = {
+        traits.HYPERTHREADING: any(len(core) > 1 for cell in discovered.cells for core in cell.siblings),
+        traits.NO_HEALTHCHECKS: not facts.runs_healthchecks,
+        traits.CINDER: conf.cinder.enabled,
+        traits.NEUTRON: neutron,
+    }
+    return traits.cpu_traits(facts.cpu_flags) | {name for name, there in has.items() if there} | {*conf.compute.traits}
 
 
 @contextlib.contextmanager

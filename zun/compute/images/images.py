@@ -42,6 +42,12 @@ class Account:
     auth: RegistryAuth | None = None
 
 
+def _reference(name: str) -> Reference | None:
+    with contextlib.suppress(ValueError):
+        return Reference.parse(name)
+    return None
+
+
 def source(image: str, own: Account | None, default: Account | None) -> tuple[str, RegistryAuth | None]:
     """Return the full name of ``image``, and the credentials to pull it with.
 
@@ -49,9 +55,7 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
     registry: ``team/app`` becomes ``registry.example/team/app``. Credentials go only to their own registry. Invalid
     names and image ids are returned unchanged. Raises ValueError if the domain is no registry.
     """
-    try:
-        reference = Reference.parse(image)
-    except ValueError:
+    if (reference := _reference(image)) is None:
         return image, None
     known = [account for account in (own, default) if account is not None]
     full = reference.at(known[0].domain if known else None)
@@ -62,9 +66,8 @@ def source(image: str, own: Account | None, default: Account | None) -> tuple[st
 
 def refused(image: str) -> bool:
     """Return whether ``image`` is an internal name of a host. Users must not ask for such a name."""
-    with contextlib.suppress(ValueError):
-        return Reference.parse(image).path.rpartition("/")[2] in INTERNAL
-    return False
+    reference = _reference(image)
+    return reference is not None and reference.path.rpartition("/")[2] in INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +258,8 @@ def origin(name: str) -> str | None:
 
     ``nginx:1.25`` gives ``docker.io/library/nginx``.
     """
-    try:
-        return Reference.parse(name).origin
-    except ValueError:
-        return None
+    reference = _reference(name)
+    return None if reference is None else reference.origin
 
 
 def _canonical(digested: str) -> str:
@@ -292,10 +293,8 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 
 def _listed(term: str) -> str:
     """Return ``term`` as the runtime lists it, if it is a whole name."""
-    try:
-        return Reference.parse(term).listed
-    except ValueError:
-        return term
+    reference = _reference(term)
+    return term if reference is None else reference.listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,13 +64,11 @@ class Recovery:
         containers that are gone are removed on the way.
         """
         lost = self._without_row(context, self._records.uuids())
-        runtime = self._driver.list() if lost else {}
-        plans = []
-        for uuid in lost:
-            if uuid not in runtime:
-                self._records.drop(uuid)
-            elif (record := self._records.read(uuid)) is not None and not record.container.get("capsule_uuid"):
-                plans.append(held_plan(record.container))
+        gone = lost - self._driver.list().keys() if lost else lost
+        for uuid in gone:
+            self._records.drop(uuid)
+        records = [record for uuid in lost - gone if (record := self._records.read(uuid)) is not None]
+        plans = (held_plan(each.container) for each in records if not each.container.get("capsule_uuid"))
         return [plan for plan in plans if plan is not None]
 
     def ports_without_row(self, context: RequestContext) -> set[str]:
@@ -89,8 +87,7 @@ class Recovery:
         records = {uuid: self._records.read(uuid) for uuid in self._without_row(context, runtime)}
 
         def order(uuid: str) -> tuple[bool, str]:
-            record = records[uuid]
-            return (record is not None and record.container.get("capsule_uuid") is not None, uuid)
+            return ((record := records[uuid]) is not None and record.container.get("capsule_uuid") is not None, uuid)
 
         outcomes: list[Outcome] = []
         back: list[Container] = []

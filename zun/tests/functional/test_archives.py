@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from zun.common import exceptions
-from zun.compute.images import archives
+from zun.compute.images import sessions
 from zun.tests.fixtures import new_container, wait_for
 
 LARGE = bytes(range(256)) * 4096 * 5  # five pieces
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"x", LARGE[: archives.PIECE], LARGE + b"x"], ids=["none", "one", "piece", "more"]
+    "data", [b"", b"x", LARGE[: sessions.PIECE], LARGE + b"x"], ids=["none", "one", "piece", "more"]
 )
 def test_there_and_back(cloud, context, data):
     container = cloud.run(context)
@@ -83,13 +83,13 @@ def test_who_breaks_off_is_told_why_also_when_the_host_is_not(cloud, context, mo
 
 @pytest.fixture
 def space(tmp_path):
-    return archives.Space(tmp_path / "archives", limit_mib=1)
+    return sessions.Space(tmp_path / "archives", limit_mib=1)
 
 
 def test_a_transfer_that_nobody_moves_on_ends(cloud, context, space):
     container = cloud.run(context)
     cloud.compute_api.put_archive(context, container, "/tmp", [b"x"])
-    transfers = archives.Archives(cloud.drivers["one"], space, idle=-1)
+    transfers = sessions.Archives(cloud.drivers["one"], space, idle=-1)
     reading, writing = transfers.open_get(container, "/tmp")["id"], transfers.open_put(container, "/tmp")
     transfers.sweep()
     assert transfers.running() == 0
@@ -123,7 +123,7 @@ class Runtime:
 def test_the_runtime_waits_for_no_reader(database, context, space):
     """Docker describes no container, and gives it no other CPUs, while an archive of it is under way."""
     runtime = Runtime([b"x" * 1000] * 1000)
-    transfers = archives.Archives(runtime, space)
+    transfers = sessions.Archives(runtime, space)
     transfer = transfers.open_get(new_container(context), "/")["id"]
     first = transfers.pull(transfer)
     wait_for(lambda: not runtime.locked)
@@ -134,7 +134,7 @@ def test_the_runtime_waits_for_no_reader(database, context, space):
 
 def test_the_runtime_waits_for_no_sender(database, context, space):
     runtime = Runtime()
-    transfers = archives.Archives(runtime, space)
+    transfers = sessions.Archives(runtime, space)
     transfer = transfers.open_put(new_container(context), "/")
     for _ in range(2):
         transfers.push(transfer, base64.b64encode(b"piece").decode())
@@ -155,7 +155,7 @@ def test_one_that_is_closed_while_the_runtime_is_at_it(database, context, space)
         wanted.append("more")
 
     runtime = Runtime(chunks())
-    transfers = archives.Archives(runtime, space)
+    transfers = sessions.Archives(runtime, space)
     transfer = transfers.open_get(new_container(context), "/")["id"]
     assert going.wait(60)
     transfers.close(transfer)
@@ -176,7 +176,7 @@ def is_free(space):
 
 
 def test_there_is_room_for_so_much_and_no_more(database, context, space):
-    transfers = archives.Archives(Runtime([bytes(1 << 19)] * 3), space)
+    transfers = sessions.Archives(Runtime([bytes(1 << 19)] * 3), space)
     transfer = transfers.open_put(new_container(context), "/")
     whole = base64.b64encode(bytes(1 << 20)).decode()
     transfers.push(transfer, whole)

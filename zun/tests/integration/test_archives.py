@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from zun.compute.images.archives import Archives, Space
+from zun.compute.images.sessions import Archives, Space
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.tests.integration.programs import Api, Client

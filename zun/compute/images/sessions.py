@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfer archives of container files through messages: open a transfer, move pieces, close the transfer.
+"""Open what a user opens at a host: transfers of archives of container files through messages, and terminals.
 
-Each side holds only a few pieces in memory, even for a large archive. On the host, the archive goes through a temporary
-file, so that a slow client never slows down the runtime. Docker locks a container while it reads or writes an archive:
-meanwhile it neither describes the container nor changes its CPUs, and other operations wait. A transfer without
-progress ends after ``idle`` seconds.
+A transfer is opened, its pieces move, and it is closed. Each side holds only a few pieces in memory, even for a large
+archive. On the host, the archive goes through a temporary file, so that a slow client never slows down the runtime.
+Docker locks a container while it reads or writes an archive: meanwhile it neither describes the container nor changes
+its CPUs, and other operations wait. A transfer without progress ends after ``idle`` seconds.
 """
 
 import base64
@@ -16,16 +16,20 @@ import pathlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oslo_utils import uuidutils
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
 from zun.common.exceptions import on_failure
 from zun.common.units import MIB
 from zun.container.driver.archives import Archives as RuntimeArchives
-from zun.objects import Container
+from zun.container.driver.terminals import Terminals
+from zun.objects import ConsoleToken, Container
 
 PIECE = 1 << 18  # bytes in one message, before base64
 
@@ -244,3 +248,43 @@ class Archives:
             raise exceptions.Conflict("The transfer of files took too long between two pieces. Try again.")
         found.touched = time.monotonic()
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalDesk:
+    """Hand out the URLs that open terminals at this host's websocket proxy.
+
+    ``base_url`` is how clients reach this host's proxy, ``token_ttl`` is in seconds.
+
+    ``limit`` is how many of its addresses one project may have that are valid, where nobody set it a quota.
+    """
+
+    _driver: Terminals
+    _base_url: str
+    _token_ttl: int
+    _limit: int
+
+    def attach(self, context: RequestContext, container: Container) -> str:
+        """The URL of the container's own terminal."""
+        return self._url(context, container)
+
+    def prepare_exec(
+        self, context: RequestContext, container: Container, command: Sequence[str], *, interactive: bool
+    ) -> tuple[str, str]:
+        """The id of the command and the URL that starts it."""
+        # Before, as the runtime keeps a command that nobody starts.
+        ConsoleToken.check_quota(context, container.project_id, {"terminals": self._limit})
+        exec_id = self._driver.create_exec(container, command, interactive=interactive)
+        return exec_id, self._url(context, container, exec_id)
+
+    def resize(self, container: Container, exec_id: str | None, *, width: int, height: int) -> None:
+        if exec_id is None:
+            self._driver.resize(container, width=width, height=height)
+        else:
+            self._driver.resize_exec(container, exec_id, width=width, height=height)
+
+    def _url(self, context: RequestContext, container: Container, exec_id: str | None = None) -> str:
+        quota = (container.project_id, {"terminals": self._limit})
+        token = ConsoleToken.issue(context, container.uuid, exec_id, self._token_ttl, quota)
+        query = {"token": token, "uuid": container.uuid} | ({} if exec_id is None else {"exec_id": exec_id})
+        return f"{self._base_url}?{urllib.parse.urlencode(query)}"
