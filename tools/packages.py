@@ -47,8 +47,10 @@ class Failed(Exception):
 
 
 def run(*words: object, cwd: pathlib.Path = ROOT, **environment: str) -> str:
+    # Dozens of processes import the project, and each would compile it anew.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+        [str(word) for word in words], cwd=cwd, env={**inherited, **environment}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     if done.returncode:
