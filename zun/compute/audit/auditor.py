@@ -20,7 +20,6 @@ from zun.compute.audit.audit_rules import CODES, Finding, Isolated, Layer, Plann
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
-from zun.compute.host.machine import interrupts
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost, told_of
 from zun.container.driver.audit import PinningView, Throttling
@@ -33,6 +32,7 @@ from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.placement.ledger import Ledger
 from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
+from zun.topology.interrupts import interrupts
 
 LOG = logging.getLogger(__name__)
 
@@ -152,10 +152,7 @@ class Auditor:
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
     ) -> tuple[Finding, ...] | None:
         """Return the findings on a container; None while an operation changes it or the runtime has no object of it."""
-        if state is None:
-            return None
-        planned = self._planned(container, told)
-        if planned is None:
+        if state is None or (planned := self._planned(container, told)) is None:
             return None
         try:
             view = self._driver.pinning_view(container, state) if state.pid else None

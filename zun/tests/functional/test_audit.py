@@ -10,12 +10,12 @@ import pytest
 from zun.common import exceptions
 from zun.compute.audit import auditor
 from zun.compute.audit.auditor import Reading
-from zun.compute.host.machine import Interrupts
 from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet
+from zun.topology.interrupts import Interrupts
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from zun.compute.host.machine import Interrupts, count, interrupts
 from zun.topology import CpuSet
+from zun.topology.interrupts import Interrupts, count, interrupts
 
 TEXT = """\
            CPU0       CPU2       CPU10
