@@ -12,11 +12,12 @@ from zun.common.context import RequestContext
 from zun.common.processes import selection
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.operations import PATIENCE
+from zun.compute.container.wanted import Wanted
 from zun.compute.host_parts import HostParts
 from zun.compute.images.images import Images
 from zun.compute.images.sessions import Archives, TerminalDesk
 from zun.compute.kept.recovery import Outcome
-from zun.compute.work.work_queues import Kind, Work, WorkQueues
+from zun.compute.work.work_queues import Work, WorkQueues
 from zun.container.driver.console import Console
 from zun.messaging import rpc
 from zun.messaging.compute_api import Size
@@ -24,13 +25,11 @@ from zun.objects import Container
 
 LOG = logging.getLogger(__name__)
 
-LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
-
 
 class ComputeEndpoint:
     """Casts return at once and are done in ``queues``; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.5")
+    target = oslo_messaging.Target(version="1.6")
 
     def __init__(
         self,
@@ -44,6 +43,7 @@ class ComputeEndpoint:
         images: Images,
         archives: Archives,
         recover: Callable[..., list[Outcome]],
+        wanted: Wanted,
     ) -> None:
         self._parts = parts
         self._queues = queues
@@ -54,6 +54,7 @@ class ComputeEndpoint:
         self._images = images
         self._archives = archives
         self._recover = recover
+        self._wanted = wanted
 
     @rpc.quick
     def create(
@@ -70,43 +71,9 @@ class ComputeEndpoint:
         )
 
     @rpc.quick
-    def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
-        lifecycle = self._parts.lifecycle
-        beside = lifecycle.hasten_delete if force or stop_timeout is not None else None
-        self._submit(lifecycle.delete, context, container, force=force, stop_timeout=stop_timeout, beside=beside)
-
-    @rpc.quick
-    def start(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._parts.lifecycle.start, context, container)
-
-    @rpc.quick
-    def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.stop, context, container, timeout, kind=_kind_of(timeout), stops=True)
-
-    @rpc.quick
-    def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._submit(self._parts.lifecycle.reboot, context, container, timeout, kind=_kind_of(timeout), stops=True)
-
-    @rpc.quick
-    def rebuild(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._parts.lifecycle.rebuild, context, container)
-
-    @rpc.quick
-    def pause(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._parts.lifecycle.pause, context, container)
-
-    @rpc.quick
-    def unpause(self, context: RequestContext, *, container: Container) -> None:
-        self._submit(self._parts.lifecycle.unpause, context, container)
-
-    @rpc.quick
-    def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
-        lifecycle = self._parts.lifecycle
-        self._submit(lifecycle.kill, context, container, signal, beside=lifecycle.kill_beside)
-
-    @rpc.quick
-    def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
-        self._submit(self._parts.resizer.resize, context, container, **size)
+    def look(self, context: RequestContext, *, uuid: str) -> None:
+        """Something is wanted of the container. The database says what."""
+        self._wanted.look(uuid)
 
     @rpc.expected
     def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
@@ -193,14 +160,6 @@ class ComputeEndpoint:
         self._archives.close(transfer)
 
     @rpc.quick
-    def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._submit(self._parts.attachments.attach, context, container, port=port)
-
-    @rpc.quick
-    def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._submit(self._parts.attachments.detach, context, container, port=port)
-
-    @rpc.quick
     def image_pull(self, context: RequestContext, *, image: str) -> None:
         self._submit(self._images.pull, context, image)
 
@@ -212,13 +171,59 @@ class ComputeEndpoint:
     def remove_volumes(self, context: RequestContext) -> None:
         self._submit(self._parts.named_volumes.remove, context, "named volumes")
 
-    @rpc.quick
-    def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
-        self._submit(self._parts.lifecycle.commit, context, container, image, also=image)
-
     @rpc.expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
         return self._images.search(context, name, exact=exact)
+
+    # The messages of the release before, with their arguments.
+
+    @rpc.quick
+    def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
+        self._wanted.note(context, container, "delete", {"force": force, "stop_timeout": stop_timeout})
+
+    @rpc.quick
+    def start(self, context: RequestContext, *, container: Container) -> None:
+        self._wanted.note(context, container, "start", {})
+
+    @rpc.quick
+    def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._wanted.note(context, container, "stop", {"timeout": timeout})
+
+    @rpc.quick
+    def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._wanted.note(context, container, "reboot", {"timeout": timeout})
+
+    @rpc.quick
+    def rebuild(self, context: RequestContext, *, container: Container) -> None:
+        self._wanted.note(context, container, "rebuild", {})
+
+    @rpc.quick
+    def pause(self, context: RequestContext, *, container: Container) -> None:
+        self._wanted.note(context, container, "pause", {})
+
+    @rpc.quick
+    def unpause(self, context: RequestContext, *, container: Container) -> None:
+        self._wanted.note(context, container, "unpause", {})
+
+    @rpc.quick
+    def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
+        self._wanted.note(context, container, "kill", {"signal": signal})
+
+    @rpc.quick
+    def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
+        self._wanted.note(context, container, "resize_container", size)
+
+    @rpc.quick
+    def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._wanted.note(context, container, "network_attach", {"port": port})
+
+    @rpc.quick
+    def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._wanted.note(context, container, "network_detach", {"port": port})
+
+    @rpc.quick
+    def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
+        self._wanted.note(context, container, "commit", {"image": image})
 
     def _submit(
         self,
@@ -226,33 +231,18 @@ class ComputeEndpoint:
         context: RequestContext,
         target: Container | str,
         *args: Any,
-        kind: Kind = Kind.OPERATION,
-        also: str | None = None,
-        stops: bool = False,
-        beside: Callable[..., bool] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Queue ``work`` on ``target``: a container, or the uuid of something else. See Work for the options.
-
-        ``beside`` gets the arguments of ``work``. If ``beside`` breaks down, ``work`` has its turn.
-        """
+        """Queue ``work`` on ``target``: a container, or the uuid of something else."""
         uuid = target if isinstance(target, str) else target.uuid
 
-        def run(what: Callable[..., object]) -> object:
+        def run() -> None:
             context.update_store()  # log lines of this thread bear the request's id
             try:
-                return what(context, target, *args, **kwargs)
+                work(context, target, *args, **kwargs)
             except outages.OUTAGES as exc:
-                LOG.warning("%s: %s failed: %s", uuid, what.__name__, exceptions.first_line(exc))
-                return None
+                LOG.warning("%s: %s failed: %s", uuid, work.__name__, exceptions.first_line(exc))
             except Exception:
-                LOG.exception("%s: %s failed", uuid, what.__name__)
-                return None
+                LOG.exception("%s: %s failed", uuid, work.__name__)
 
-        shortcut = None if beside is None else lambda: bool(run(beside))
-        self._queues.put(uuid, Work(lambda: run(work), kind, also=also, stops=stops, beside=shortcut))
-
-
-def _kind_of(timeout: int | None) -> Kind:
-    """Return the kind of a stop that waits for ``timeout`` seconds."""
-    return Kind.LONG_STOP if (timeout or 0) > LONG_SECONDS else Kind.OPERATION
+        self._queues.put(uuid, Work(run))

@@ -23,6 +23,7 @@ from zun.compute.audit.auditor import Auditor
 from zun.compute.container.networks import Networks, Published
 from zun.compute.container.reconcile_rules import Step, first_step, not_restarted
 from zun.compute.container.reconciler import Seen
+from zun.compute.container.wanted import Wanted
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch, Namesakes, Neighbours
@@ -62,6 +63,7 @@ LOG = logging.getLogger(__name__)
 
 ARCHIVE_SWEEP_SECONDS = 30
 IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
+LATE_SECONDS = 5  # after which a comparison does what was accepted: until then its message may be under way
 LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
 SPARE_LOOKS = 4  # threads that look, more than workers: the look at a member may go on with making its capsule
 
@@ -187,6 +189,7 @@ class ComputeService:
             records=self._records,
             engine=self._engine,
         )
+        self.wanted = Wanted(self.parts, self.queues)
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -210,6 +213,7 @@ class ComputeService:
             images=self._images,
             archives=self.archives,
             recover=self.recover,
+            wanted=self.wanted,
         )
 
     def _make_ledger(self) -> Ledger:
@@ -381,6 +385,8 @@ class ComputeService:
                 self._background(container.uuid, self._start_again, context, container.uuid)
             else:
                 self._put_take_up(context, container)
+        for uuid in ContainerActionEvent.wanted_on(context, self._host):
+            self.wanted.look(uuid)
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If the database "
@@ -445,6 +451,8 @@ class ComputeService:
                 self._put_take_up(context, container)  # when this was put its row was another
                 return
             step = first_step(container)
+            if step not in (Step.SYNC, Step.RESUME_CREATE) and self.wanted.look_now(uuid):
+                return  # the open actions know with which arguments
             if step is not Step.SYNC:
                 LOG.info("Container %s was interrupted: %s", uuid, step)
             steps[step](context, container)
@@ -458,6 +466,7 @@ class ComputeService:
             self._background(uuid, self.parts.resizer.settle, context, uuid)
         self._background("records", self.parts.recovery.keep, context, containers)
         busy = self.queues.busy()
+        self._look_at_wanted(context, busy)
         for container in containers:
             uuid = container.uuid
             # Its operation is over and could not say so: the database was away.
@@ -474,6 +483,14 @@ class ComputeService:
         self._background("volumes", self._sweep_volumes)
         self._background("isolation", self._networks.isolate)
         self._background("lost", self._end_lost, context)
+
+    def _look_at_wanted(self, context: RequestContext, busy: Collection[str]) -> None:
+        """Do what was accepted for containers that nobody works on: its message was lost, or the work failed."""
+        before = timeutils.utcnow() - datetime.timedelta(seconds=LATE_SECONDS)
+        for uuid, actions in ContainerActionEvent.wanted_on(context, self._host).items():
+            late = any(self.wanted.is_mine(each) and each["start_time"] < before for each in actions)
+            if late and uuid not in busy:
+                self.wanted.look(uuid)
 
     def _sweep_networks(self) -> None:
         context = admin_context()
@@ -496,7 +513,7 @@ class ComputeService:
             LOG.warning("The shared pool could not be settled and is tried again: %s", exc)
 
     def _end_lost(self, context: RequestContext) -> None:
-        """Tell who waits for them what will not end: messages were lost, or an end that the database was not told."""
+        """Tell who waits for them what will not end: an action or image of which only a lost message had the rest."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
         busy = self.queues.busy()
         reason = "The compute service could not note how it ended. Delete the image and try again."

@@ -273,12 +273,12 @@ def _prune_some(container_uuid: str, which: sa.Select[Any]) -> bool:
 
 @session.retry
 def end_lost(hostname: str | None, before: datetime.datetime, busy: Collection[str] = ()) -> list[session.Row]:
-    """End lost actions in an error: open ones from before ``before``, on which nobody works.
+    """End lost actions in an error: open ones from before ``before``, on which nobody works and nobody will.
 
     The message of such an action was lost, or its worker could not write the end. Only containers of this host (None:
-    of no host) are searched. A container with a task or a transitional status, a container in ``busy`` and an action
-    with a step since ``before`` are left alone. If an ended action begins late, ``start_event`` finds it by its request
-    id.
+    of no host) are searched. A host finds actions with arguments by itself, so only bare ones are lost there. A
+    container with a task or a transitional status, a container in ``busy`` and an action with a step since ``before``
+    are left alone. If an ended action begins late, ``start_event`` finds it by its request id.
 
     Returns ``container_uuid``, ``action``, ``request_id`` and whether the action had ``begun``.
     """
@@ -293,6 +293,8 @@ def end_lost(hostname: str | None, before: datetime.datetime, busy: Collection[s
         .where(table.c.start_time < before, *open_still)
         .order_by(table.c.id)
     )
+    if hostname is not None:
+        lost = lost.where(table.c.arguments.is_(sa.null()))
     with session.reader() as connection:
         found = [each for each in session.rows(connection, lost) if each["container_uuid"] not in busy]
     if not found:

@@ -15,6 +15,15 @@ from zun.messaging.releases import Release
 from zun.objects import Container
 
 VERSION = "1.0"
+LOOK = "1.6"
+"""The version since which hosts read what is wanted from the database."""
+MESSAGES: Mapping[str, tuple[str, str]] = {
+    **{name: (name, VERSION) for name in ("start", "stop", "reboot", "pause", "unpause", "kill", "delete")},
+    **{name: (name, "1.2") for name in ("rebuild", "commit")},
+    "resize_container": ("resize", "1.2"),
+    **{name: (name, "1.3") for name in ("network_attach", "network_detach")},
+}
+"""Accepted action -> its message to hosts of the release before, which has the arguments, and the message's version."""
 UNPACK_SECONDS = 3600  # the longest that a host may take to unpack an archive
 
 
@@ -100,49 +109,24 @@ class ComputeAPI:
             tried=dict(tried),
         )
 
-    def delete(
-        self,
-        context: RequestContext,
-        container: Container,
-        *,
-        force: bool = False,
-        stop_timeout: int | None = None,
-    ) -> None:
-        """Cast: delete the container. With ``stop_timeout`` stop it first, and kill it after so many seconds."""
-        self._cast(context, container, "delete", force=force, stop_timeout=stop_timeout)
+    def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
+        """Cast: look at the container, of which ``action`` is wanted since its acceptance. Since version 1.6.
 
-    def start(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container, "start")
-
-    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._cast(context, container, "stop", timeout=timeout)
-
-    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._cast(context, container, "reboot", timeout=timeout)
-
-    def rebuild(self, context: RequestContext, container: Container) -> None:
-        """Cast: create the container again from its row. Since version 1.2."""
-        self._cast(context, container, "rebuild", version="1.2")
-
-    def pause(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container, "pause")
-
-    def unpause(self, context: RequestContext, container: Container) -> None:
-        self._cast(context, container, "unpause")
-
-    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
-        self._cast(context, container, "kill", signal=signal)
-
-    def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
-        """Cast: like ``update``, for callers that do not wait for the outcome."""
-        self._cast(context, container, "resize", version="1.2", **_whole(size))
+        The message is a hint: the host reads from the database what is wanted, also without any message. With a pin to
+        a release whose hosts need the arguments, those are sent in the action's own message.
+        """
+        if self._client.can_send(LOOK):
+            self._tell(context, container.host, "look", version=LOOK, uuid=container.uuid)
+        else:
+            message, version = MESSAGES[action]
+            self._cast(context, container, message, version=version, **arguments)
 
     def update(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> Container:
         """Call: change the container's size and return the changed container. Raise ClaimRefused if it does not fit.
 
         ``keep_cpus`` and ``quota`` since version 1.2.
         """
-        changed: Container = self._call(context, container, "update", version="1.2", **_whole(size))
+        changed: Container = self._call(context, container, "update", version="1.2", **whole(size))
         return changed
 
     def logs(
@@ -217,14 +201,6 @@ class ComputeAPI:
         found: list[dict[str, Any]] = self._ask(context, host, "recover", version="1.5", dry_run=dry_run)
         return found
 
-    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
-        """Cast: connect the container to the network of the port with this uuid. Since version 1.3."""
-        self._cast(context, container, "network_attach", version="1.3", port=port)
-
-    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
-        """Cast: disconnect the container from the network of the port with this uuid. Since version 1.3."""
-        self._cast(context, container, "network_detach", version="1.3", port=port)
-
     def image_pull(self, context: RequestContext, host: str, image: str) -> None:
         """Cast: pull the image with this uuid at ``host``. Since version 1.2."""
         self._tell(context, host, "image_pull", version="1.2", image=image)
@@ -236,10 +212,6 @@ class ComputeAPI:
     def remove_volumes(self, context: RequestContext, host: str) -> None:
         """Cast: remove the volumes of ``host`` that are marked for deletion, and their rows. Since version 1.4."""
         self._tell(context, host, "remove_volumes", version="1.4")
-
-    def commit(self, context: RequestContext, container: Container, image: str) -> None:
-        """Cast: commit the container to the image with this uuid. Since version 1.2."""
-        self._cast(context, container, "commit", version="1.2", image=image)
 
     def image_search(self, context: RequestContext, host: str, name: str, *, exact: bool) -> list[dict[str, Any]]:
         """Call: return the images that ``host`` finds in registries under ``name``. Since version 1.2."""
@@ -288,6 +260,6 @@ class ComputeAPI:
             self._tell(context, host, "archive_close", version="1.2", transfer=transfer)
 
 
-def _whole(size: Size) -> dict[str, Any]:
+def whole(size: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``size`` with every member, as hosts of an older release need it."""
     return {"cpu": None, "memory": None, "cpu_policy": None, "keep_cpus": "", "quota": None, **size}

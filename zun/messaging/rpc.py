@@ -109,6 +109,10 @@ class Client:
         """Return a client with other ``settings``, which are those of ``oslo_messaging.RPCClient.prepare``."""
         return Client(self._client.prepare(**settings), self._retries)
 
+    def can_send(self, version: str) -> bool:
+        """Return whether the pin of the client lets messages of ``version`` through."""
+        return bool(self._client.can_send_version(version))
+
     def cast(self, context: RequestContext, method: str, **arguments: Any) -> None:
         """Send a message and return when the broker has it."""
         with waiting.at_most(self._retries):

@@ -9,7 +9,7 @@ from typing import Unpack
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.compute.container.operations import PATIENCE, Operations
-from zun.compute.container.record import logged
+from zun.compute.container.record import logged, recorded
 from zun.compute.container.resize_rules import Resize
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
@@ -88,8 +88,8 @@ class Resizer:
             return current
 
     def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
-        """Do as ``update`` for a caller that does not wait. A failure is logged and leaves everything as it was."""
-        with logged("resize", container.uuid):
+        """Do as ``update`` for a caller that does not wait. A failure is recorded and leaves everything as it was."""
+        with logged("resize", container.uuid), recorded(context, container.uuid, "resize_container", "resize"):
             self.update(context, container, **size)
 
     def settle(self, context: RequestContext, uuid: str) -> None:

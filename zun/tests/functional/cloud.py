@@ -16,9 +16,10 @@ from zun.common.context import RequestContext, admin_context
 from zun.compute.service import ComputeService
 from zun.compute.work.work_queues import Kind
 from zun.container.fake import InMemoryDriver
+from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.messaging import rpc
-from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.compute_api import ComputeAPI, whole
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
@@ -75,6 +76,57 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
     return conf
 
 
+class Requests(ComputeAPI):
+    """Accepts actions like the API, but in any status and with the row as it is, and tells the host."""
+
+    def want(self, context: RequestContext, container: Container, action: str, **arguments: Any) -> None:
+        """Want the action of the container. If the context's request has ended, it is one of a new request."""
+        for each in db_actions.of_container(container.uuid):
+            if (each["request_id"], each["action"]) == (context.request_id, action) and each["finish_time"]:
+                context = RequestContext.from_dict({**context.to_message(), "request_id": None}, overwrite=False)
+        who = {"request_id": context.request_id, "user_id": context.user_id, "project_id": container.project_id}
+        db_actions.note_arguments(container.uuid, action, arguments, **who)
+        self.act(context, container, action, arguments)
+
+    def start(self, context: RequestContext, container: Container) -> None:
+        self.want(context, container, "start")
+
+    def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self.want(context, container, "stop", timeout=timeout)
+
+    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+        self.want(context, container, "reboot", timeout=timeout)
+
+    def rebuild(self, context: RequestContext, container: Container) -> None:
+        self.want(context, container, "rebuild")
+
+    def pause(self, context: RequestContext, container: Container) -> None:
+        self.want(context, container, "pause")
+
+    def unpause(self, context: RequestContext, container: Container) -> None:
+        self.want(context, container, "unpause")
+
+    def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        self.want(context, container, "kill", signal=signal)
+
+    def delete(
+        self, context: RequestContext, container: Container, force: bool = False, stop_timeout: int | None = None
+    ) -> None:
+        self.want(context, container, "delete", force=force, stop_timeout=stop_timeout)
+
+    def resize(self, context: RequestContext, container: Container, **size: Any) -> None:
+        self.want(context, container, "resize_container", **whole(size))
+
+    def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
+        self.want(context, container, "network_attach", port=port)
+
+    def network_detach(self, context: RequestContext, container: Container, port: str) -> None:
+        self.want(context, container, "network_detach", port=port)
+
+    def commit(self, context: RequestContext, container: Container, image: str) -> None:
+        self.want(context, container, "commit", image=image)
+
+
 class Cloud:
     """``hosts`` maps names to machines. Everything of a test's own; ``stop``, or the end of its block, ends it."""
 
@@ -91,7 +143,7 @@ class Cloud:
             self.start_agent(name)
         self.scheduler.start(self.transport)
         self.scheduler_api = SchedulerAPI(self.transport)
-        self.compute_api = ComputeAPI(self.transport, timeout=60)
+        self.compute_api = Requests(self.transport, timeout=60)
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +41,7 @@ from zun.db import container_actions, network_ports, services
 from zun.db import containers as db
 from zun.db.permits import Permits
 from zun.messaging import rpc
+from zun.messaging.compute_api import MESSAGES
 from zun.messaging.conductor_api import ConductorAPI
 from zun.network.fake import InMemoryNetworks
 from zun.objects import Container, NetworkPort
@@ -407,6 +408,8 @@ class World:
     def settle(self) -> None:
         """Let nothing happen any more, and everything be done and compared."""
         self._kills = self._happenings = 0.0
+        late = mock.patch.object(service_module, "LATE_SECONDS", -60)
+        late.start()
         self._start_agent()
         for _ in range(4):
             while self.step():
@@ -418,6 +421,7 @@ class World:
             self.compare()
             while self.step():
                 self.check()
+        late.stop()
         container_actions.end_lost(None, timeutils.utcnow())  # as a scheduler does
 
     # What must be true.
@@ -502,18 +506,18 @@ class _Sender:
             raise exceptions.HostUnavailable(host=HOST)
         return changed[0]
 
-    def __getattr__(self, method: str) -> Callable[..., None]:
-        def cast(context: RequestContext, container: Container, *args: Any, **arguments: Any) -> None:
-            if args:
-                arguments["image" if method == "commit" else "port"] = args[0]
-            if method == "kill":
-                arguments = {"signal": None, **arguments}
-            row = dict(container)
-            self._world.send(
-                f"{method} {container.uuid[:4]}",
-                lambda: getattr(self._world.endpoint, method)(
-                    context, container=Container.from_row(context, row), **arguments
-                ),
-            )
+    def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
+        """Send the hint, or the message of the release before, or lose it."""
+        uuid, row, drawn = container.uuid, dict(container), self._world.random.random()
+        if drawn < 0.1:
+            self._world.trace.append(f"lost: {action} {uuid[:4]}")
+        elif drawn < 0.3:
+            message, _ = MESSAGES[action]
 
-        return cast
+            def old() -> None:
+                whole = Container.from_row(context, row)
+                getattr(self._world.endpoint, message)(context, container=whole, **arguments)
+
+            self._world.send(f"{action} {uuid[:4]} with its arguments", old)
+        else:
+            self._world.send(f"{action} {uuid[:4]}", lambda: self._world.endpoint.look(context, uuid=uuid))

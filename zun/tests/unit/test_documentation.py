@@ -121,7 +121,7 @@ COUNTED = {"one": 1, "two": 2, "ten": 10}
         ("admin/authentication", r"An edited file counts within (ten) seconds", policy.RELOAD_SECONDS),
         ("admin/lifecycle", r"connects again, at least every (two) seconds", events.LONGEST_DELAY),
         ("admin/lifecycle", r"the newest (\d+) are kept", container_actions.KEPT),
-        ("admin/lifecycle", r"after (ten) minutes its action ends", service.LOST_SECONDS / 60),
+        ("admin/lifecycle", r"ends in ``Error`` after\s+(ten) minutes, and the log", service.LOST_SECONDS / 60),
         ("cli/index", r"go out at microversion 1\.(\d+), the last one", each.SECURITY_GROUPS_END.partition(".")[2]),
         ("install/distributed", r"asks again every (ten) seconds", session.SERVER_WAIT_SECONDS),
         ("reference/api", r"``latest`` is 1\.(\d+)", microversion.MAX.minor),

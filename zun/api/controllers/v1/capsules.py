@@ -114,10 +114,9 @@ class Capsules:
                 self._volumes.released(row["mounts"])
                 return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
-        # Saved before the message is sent: a lost one is found by its status and repeated.
-        capsule.status = Status.DELETING
-        capsule.save()
-        self._compute.delete(call.context, capsule, force=True)
+        how = {"force": True, "stop_timeout": None}
+        one_container.accept(call, capsule, "delete", how, rule=None, status=Status.DELETING)
+        one_container.tell(self._compute, call, capsule, "delete", how)
         return NO_CONTENT
 
     def _shown(self, row: Mapping[str, Any], members: Sequence[Mapping[str, Any]], call: Call) -> views.Capsule:

@@ -131,7 +131,7 @@ class Containers:
                     self._insert(container, wanted, may_rename=not given.get("name"))
         except exceptions.GroupNotFound:  # deleted since it was looked up
             raise requested.no_group(fields["group_uuid"]) from None
-        with one_container.recorded(call, container, "create"):
+        with one_container.creation_recorded(call, container):
             one_container.schedule(self._scheduler, call.context, container)
         return Answer(one_container.shown(container, call, fresh=True), created=container.uuid)
 
@@ -187,14 +187,12 @@ class Containers:
             container = Container.get_by_ident(call.context, container.uuid, everywhere)
         # Also where nothing runs: it may be started before its host gets to this.
         stops = stop and call.access.allows("container:stop", container)
-        timeout = STOP_BEFORE_DELETE_SECONDS if stops else None
-        with one_container.recorded(call, container, "delete"):
-            # Saved before the message is sent: a lost one is found by its status and repeated.
-            one_container.save_status(container, Status.DELETING, "delete", allowed)
-            if force and container.host and not host_up.is_up(container.host, self._settings):
-                container.abandon()  # its host removes it when it comes back, if ever
-                return NO_CONTENT
-            self._compute.delete(call.context, container, force=force, stop_timeout=timeout)
+        how = {"force": force, "stop_timeout": STOP_BEFORE_DELETE_SECONDS if stops else None}
+        one_container.accept(call, container, "delete", how, rule=allowed, status=Status.DELETING)
+        if force and container.host and not host_up.is_up(container.host, self._settings):
+            container.abandon()  # its host removes it when it comes back, if ever
+        else:
+            one_container.tell(self._compute, call, container, "delete", how)
         return NO_CONTENT
 
     def _check_delete_gates(self, call: Call, container: Container, *, force: bool, stop: bool) -> None:

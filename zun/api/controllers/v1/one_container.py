@@ -2,6 +2,7 @@
 """Helpers that the calls on one container share."""
 
 import contextlib
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -19,12 +20,14 @@ from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.exceptions import on_failure
 from zun.common.naming import named
-from zun.common.states import Status
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
+from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
+
+LOG = logging.getLogger(__name__)
 
 Given = Mapping[str, Any]
 
@@ -40,35 +43,67 @@ def schedule(scheduler: SchedulerAPI, context: RequestContext, container: Contai
 
 
 @contextlib.contextmanager
-def recorded(call: Call, container: Container, action: str) -> Iterator[None]:
-    """Note an action before its message is sent, and its failure if the block raises an error."""
-    context = call.context
-    db_actions.start(
-        container.uuid,
-        action,
-        request_id=context.request_id,
-        user_id=context.user_id,
-        project_id=context.project_id,
-        client_address=call.client_address,
-    )
-    with on_failure(db_actions.fail, container.uuid, context.request_id, action):
+def creation_recorded(call: Call, container: Container) -> Iterator[None]:
+    """Note the creation before its message is sent, and its failure if the block raises an error."""
+    db_actions.start(container.uuid, "create", **_who(call))
+    with on_failure(db_actions.fail, container.uuid, call.context.request_id, "create"):
         yield
+
+
+def accept(
+    call: Call,
+    container: Container,
+    action: str,
+    arguments: Mapping[str, Any],
+    *,
+    rule: str | None,
+    **values: Any,
+) -> None:
+    """Write that ``action`` is wanted of the container, with the ``values`` that its acceptance brings.
+
+    Raises InvalidStateException if another request changed the status since it was checked by ``rule``, a key of
+    ``states.ALLOWED``. Without a rule any status will do.
+    """
+    allowed = None if rule is None else states.ALLOWED[rule]
+    try:
+        db.accept(container.uuid, action, allowed=allowed, values=values, arguments=arguments, **_who(call))
+    except exceptions.StatusChanged:
+        if rule is None:
+            raise
+        now = Container.get_by_uuid(call.context, container.uuid)
+        states.check_action(rule, now)
+        raise states.refusal(rule, container, now.status) from None
+    for name, value in values.items():
+        setattr(container, name, value)
+    if values:  # an empty list would reset every change
+        container.obj_reset_changes(list(values))
+
+
+def tell(compute: ComputeAPI, call: Call, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
+    """Tell the host that ``action`` was accepted. If the message is lost, the host finds the action by itself."""
+    try:
+        compute.act(call.context, container, action, arguments)
+    except exceptions.ZunError as exc:
+        LOG.warning("Host %s will find %s of container %s later: %s", container.host, action, container.uuid, exc)
 
 
 @contextlib.contextmanager
 def accessed(call: Call, container: Container, action: str) -> Iterator[None]:
     """Note who gets access to the container and from where before access is given, and a failure of the block."""
-    context = call.context
-    db_actions.access(
-        container.uuid,
-        action,
-        request_id=context.request_id,
-        user_id=context.user_id,
-        project_id=context.project_id,
-        client_address=call.client_address,
-    )
-    with on_failure(db_actions.fail, container.uuid, context.request_id, action):
+    db_actions.access(container.uuid, action, **_who(call))
+    with on_failure(db_actions.fail, container.uuid, call.context.request_id, action):
         yield
+
+
+def _who(call: Call) -> dict[str, Any]:
+    """Return who sent the request and from where, as actions have it."""
+    context = call.context
+    return {
+        "request_id": context.request_id,
+        "user_id": context.user_id,
+        "project_id": context.project_id,
+        "client_address": call.client_address,
+    }
 
 
 def found(call: Call) -> Container:
@@ -129,19 +164,6 @@ def describe(container: Container, given: Given, settings: Settings) -> None:
     if given.get("auto_heal") is not None:
         container.auto_heal = given["auto_heal"]
     container.save()
-
-
-def save_status(container: Container, status: Status, action: str, allowed: str | None = None) -> None:
-    """Save the status that an action brings. Raises InvalidStateException if another request changed the status first.
-
-    ``allowed`` is the action's key in the table of statuses, if it differs from the action's name.
-    """
-    container.status = status
-    try:
-        container.save(only_from=states.ALLOWED[allowed or action])
-    except exceptions.IllegalTransition:
-        now = db.get(container.uuid)["status"]
-        raise states.refusal(allowed or action, container, now) from None
 
 
 def require_host(container: Container) -> str:

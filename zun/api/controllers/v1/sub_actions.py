@@ -2,7 +2,7 @@
 """``/v1/containers/{ident}/...``: the actions on a container."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from zun.db import explanations, models
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
 from zun.image.driver import GLANCE
+from zun.messaging import compute_api
 from zun.objects import Container
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 
@@ -39,8 +40,8 @@ class Action:
 
     ``perform`` gets the container, the checked arguments and the call; it returns a body of the type ``returns``.
     ``status`` is the HTTP status of success. With a ``body`` the ``schema`` is for the query alone. ``waits``: the
-    response is the host's answer, so a host that is down is answered 503 at once. ``recorded``: the action is listed
-    among the container's actions, as are the accesses of ``zun.db.container_actions.ACCESSES``.
+    response is the host's answer, so a host that is down is answered 503 at once. The accesses of
+    ``zun.db.container_actions.ACCESSES`` are recorded; what is wanted of the host ``perform`` accepts.
     """
 
     verb: str
@@ -50,7 +51,6 @@ class Action:
     returns: Any = None
     status: int = 202
     waits: bool = False
-    recorded: bool = False
     streams: bool = False
     any_status: bool = False
     body: Schema | None = None
@@ -88,13 +88,13 @@ class SubActions:
 
     def _actions(self) -> Sequence[Action]:
         return (
-            Action("POST", "start", schemas.NONE, self._start, recorded=True),
-            Action("POST", "stop", schemas.TIMEOUT, self._stop, recorded=True),
-            Action("POST", "reboot", schemas.TIMEOUT, self._reboot, recorded=True),
-            Action("POST", "rebuild", schemas.REBUILD, self._rebuild, recorded=True),
-            Action("POST", "pause", schemas.NONE, self._pause, recorded=True),
-            Action("POST", "unpause", schemas.NONE, self._unpause, recorded=True),
-            Action("POST", "kill", schemas.KILL, self._kill, recorded=True),
+            Action("POST", "start", schemas.NONE, self._plain("start")),
+            Action("POST", "stop", schemas.TIMEOUT, self._plain("stop", "timeout")),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot),
+            Action("POST", "rebuild", schemas.REBUILD, self._rebuild),
+            Action("POST", "pause", schemas.NONE, self._plain("pause")),
+            Action("POST", "unpause", schemas.NONE, self._plain("unpause")),
+            Action("POST", "kill", schemas.KILL, self._plain("kill", "signal")),
             Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
             Action(
                 "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
@@ -125,7 +125,6 @@ class SubActions:
                 self._commit,
                 views.Committed,
                 waits=True,
-                recorded=True,
                 body=_NO_BODY,
             ),
             Action(
@@ -173,25 +172,28 @@ class SubActions:
 
     @staticmethod
     def _noted(action: Action, container: Container, call: Call) -> contextlib.AbstractContextManager[None]:
-        if action.recorded:
-            return one_container.recorded(call, container, action.name)
         if action.name in db_actions.ACCESSES:
             return one_container.accessed(call, container, action.name)
         return contextlib.nullcontext()
 
-    def _start(self, container: Container, given: Given, call: Call) -> Answer:
-        self._compute.start(call.context, container)
-        return Answer()
+    def _plain(self, action: str, *names: str) -> Callable[[Container, Given, Call], Answer]:
+        """Return how an action is accepted that changes nothing until its host does it. ``names`` are its arguments."""
 
-    def _stop(self, container: Container, given: Given, call: Call) -> Answer:
-        self._compute.stop(call.context, container, timeout=given.get("timeout"))
-        return Answer()
+        def perform(container: Container, given: Given, call: Call) -> Answer:
+            self._want(call, container, action, {name: given.get(name) for name in names})
+            return Answer()
+
+        return perform
+
+    def _want(self, call: Call, container: Container, action: str, arguments: Mapping[str, Any], **values: Any) -> None:
+        """Accept the action, if the status still allows it, and tell the host."""
+        one_container.accept(call, container, action, arguments, rule=action, **values)
+        one_container.tell(self._compute, call, container, action, arguments)
 
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
         # By this the host knows that it is not the runtime which restarts it.
-        container.task_state = TaskState.REBOOTING
-        one_container.save_status(container, Status.RESTARTING, "reboot")
-        self._compute.reboot(call.context, container, timeout=given.get("timeout"))
+        reboots = {"status": Status.RESTARTING, "task_state": TaskState.REBOOTING}
+        self._want(call, container, "reboot", {"timeout": given.get("timeout")}, **reboots)
         return Answer()
 
     def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
@@ -207,10 +209,7 @@ class SubActions:
         request.pop(REBUILD, None)
         if given.get("image") or driver or effective == GLANCE:
             request[REBUILD] = self._rebuilt_of(call, container, given.get("image"), effective)
-        # Written, so that a rebuild that is taken up after a restart knows it too.
-        container.request = request
-        one_container.save_status(container, Status.REBUILDING, "rebuild")
-        self._compute.rebuild(call.context, container)
+        self._want(call, container, "rebuild", {}, status=Status.REBUILDING, request=request)
         return Answer()
 
     def _rebuilt_of(self, call: Call, container: Container, image: str | None, driver: str | None) -> dict[str, Any]:
@@ -228,18 +227,6 @@ class SubActions:
         same = container.request.get(COMMITTED)
         return asked if same is None else {**asked, COMMITTED: same}
 
-    def _pause(self, container: Container, given: Given, call: Call) -> Answer:
-        self._compute.pause(call.context, container)
-        return Answer()
-
-    def _unpause(self, container: Container, given: Given, call: Call) -> Answer:
-        self._compute.unpause(call.context, container)
-        return Answer()
-
-    def _kill(self, container: Container, given: Given, call: Call) -> Answer:
-        self._compute.kill(call.context, container, signal=given.get("signal"))
-        return Answer()
-
     def _rename(self, container: Container, given: Given, call: Call) -> Answer:
         name = given["name"]
         if name is None:
@@ -254,7 +241,8 @@ class SubActions:
         one_container.describe(container, given, self._settings)
         shown = one_container.shown(container, call)
         if size:
-            self._compute.resize(call.context, container, **size, quota=self._settings.quota)
+            whole = compute_api.whole(size | {"quota": self._settings.quota})
+            self._want(call, container, "resize_container", whole)
         return Answer(shown)
 
     def _execute(self, container: Container, given: Given, call: Call) -> Answer:
@@ -309,7 +297,8 @@ class SubActions:
             if self._images is not None:
                 self._images.create(call.context, row["uuid"], reference.repo, reference.version)
                 undo.enter_context(on_failure(self._images.delete, row["uuid"]))
-            self._compute.commit(call.context, container, row["uuid"])
+            one_container.accept(call, container, "commit", {"image": row["uuid"]}, rule="commit")
+        one_container.tell(self._compute, call, container, "commit", {"image": row["uuid"]})
         return Answer({"uuid": row["uuid"]})
 
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
@@ -323,15 +312,17 @@ class SubActions:
         with self._networks.port_to_join(call.context, container, given) as wanted:
             one_container.require_host(container)
             port = db_ports.attach(container.uuid, wanted)["uuid"]
-            with on_failure(db_ports.destroy, port), one_container.recorded(call, container, "network_attach"):
-                self._compute.network_attach(call.context, container, port)
+            with on_failure(db_ports.destroy, port):
+                one_container.accept(call, container, "network_attach", {"port": port}, rule=None)
+        one_container.tell(self._compute, call, container, "network_attach", {"port": port})
         return Answer()
 
     def _network_detach(self, container: Container, given: Given, call: Call) -> Answer:
         one_container.require_host(container)
         port = networks.port_to_leave(self._networks, call.context, container, given)
-        with on_failure(db_ports.set_leaving, port, False), one_container.recorded(call, container, "network_detach"):
-            self._compute.network_detach(call.context, container, port)
+        with on_failure(db_ports.set_leaving, port, False):
+            one_container.accept(call, container, "network_detach", {"port": port}, rule=None)
+        one_container.tell(self._compute, call, container, "network_detach", {"port": port})
         return Answer()
 
     def _network_list(self, container: Container, given: Given, call: Call) -> Answer:

@@ -78,9 +78,12 @@ class ComputeMessages(ComputeAPI):
             raise self.failure
         self.sent.append((method, about, arguments))
 
-    def resize(self, context: RequestContext, container: Container, *, quota: Any, **size: Any) -> None:
-        self.quotas.append(quota)
-        self._send("resize", container.uuid, size)
+    def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
+        assert container.host is not None, "a message to nobody"
+        if "quota" in arguments:
+            self.quotas.append(arguments["quota"])
+            arguments = {name: value for name, value in arguments.items() if value and name != "quota"}
+        self._send(action, container.uuid, dict(arguments))
 
     def update(self, context: RequestContext, container: Container, *, quota: Any, **size: Any) -> Container:
         self.quotas.append(quota)

@@ -77,11 +77,21 @@ def test_a_bad_request_is_named_and_reaches_no_host(api, placed, compute, query,
     assert compute.sent == []
 
 
-def test_when_the_host_cannot_be_told_there_is_no_image(api, placed, compute, context):
+@pytest.mark.parametrize("changed", [False, True], ids=["not told", "status changed"])
+def test_an_image_stays_if_its_commit_is_accepted(api, placed, compute, context, monkeypatch, changed):
+    """A host that cannot be told finds the commit by itself."""
     compute.failure = exceptions.Unavailable("the queue")
-    assert api.post(f"/v1/containers/{placed().uuid}/commit?repository=web").status == 503
+    container, accept = placed(), db_containers.accept
+
+    def accept_later(*arguments, **named):
+        if changed:
+            db_containers.update(container.uuid, {"status": "Error"})
+        accept(*arguments, **named)
+
+    monkeypatch.setattr(db_containers, "accept", accept_later)
+    assert api.post(f"/v1/containers/{container.uuid}/commit?repository=web").status == (409 if changed else 202)
     found = db.page(context, limit=10, marker=None, sort_key="id", sort_dir="asc")
-    assert found == []
+    assert [each["repo"] for each in found] == ([] if changed else ["web"])
 
 
 def test_the_action_is_recorded(api, placed):

@@ -144,7 +144,7 @@ def test_a_read_that_failed_hides_no_other(api, placed, host_up, compute):
     ("method", "path"),
     [
         ("POST", "/rename?name=new-name"),
-        ("POST", "/resize_container?cpu=2"),
+        ("POST", "/resize_container?name=new-name"),
         ("POST", "/execute_resize?w=80&h=25&exec_id=" + "a" * 64),
         ("PATCH", "?cpu=2"),
         ("GET", ""),
@@ -181,11 +181,18 @@ def test_a_refused_request_is_none(api, placed):
 def test_a_message_that_could_not_be_sent(api, placed, compute, scheduler):
     uuid = placed().uuid
     compute.failure = scheduler.failure = exceptions.HostUnavailable(host="host-1")
-    assert api.post(f"/v1/containers/{uuid}/stop").status == 503
+    assert api.post(f"/v1/containers/{uuid}/stop").status == 202
+    (found,) = actions(api, uuid)
+    assert (found["message"], found["finish_time"]) == (None, None), "the host finds the action by itself"
     assert api.post("/v1/containers", {"image": "demo", "name": "new-one"}).status == 503
-    for ident in (uuid, "new-one"):
-        (found,) = actions(api, ident)
-        assert found["message"] == "Error" and TIME.fullmatch(found["finish_time"])
+    (found,) = actions(api, "new-one")
+    assert found["message"] == "Error" and TIME.fullmatch(found["finish_time"])
+
+
+def test_a_new_size_is_an_action(api, placed):
+    uuid = placed().uuid
+    assert api.post(f"/v1/containers/{uuid}/resize_container?cpu=2").status == 202
+    assert [each["action"] for each in actions(api, uuid)] == ["resize_container"]
 
 
 def test_newest_first(api, placed):

@@ -4,11 +4,9 @@
 import urllib.parse
 
 import pytest
-import sqlalchemy as sa
 
 from zun.common.states import ALLOWED, WORDS, Status
 from zun.db import containers as db
-from zun.db import session
 
 # (verb, path and arguments, key in the table of statuses, status of success, body of success)
 ACTIONS = [
@@ -82,15 +80,15 @@ def test_nobody_waits_for_a_host_that_is_down(api, placed, compute, verb, path, 
 
 
 @pytest.mark.parametrize(("verb", "path"), [("POST", "/reboot"), ("DELETE", "")])
-def test_what_another_request_brought_meanwhile_counts(api, placed, compute, verb, path):
+def test_what_another_request_brought_meanwhile_counts(api, placed, compute, monkeypatch, verb, path):
     """The status is looked at once more where the new one is written."""
-    container = placed("Stopped")
+    container, accept = placed("Stopped"), db.accept
 
-    def accept(connection, cursor, statement, *_):
-        if statement.startswith("INSERT INTO container_actions"):
-            connection.execute(sa.text("UPDATE containers SET status = 'Rebuilding'"))
+    def accept_later(uuid, *arguments, **named):
+        db.update(uuid, {"status": "Rebuilding"})
+        accept(uuid, *arguments, **named)
 
-    sa.event.listen(session.engine(), "before_cursor_execute", accept)
+    monkeypatch.setattr(db, "accept", accept_later)
     reply = api.send(verb, f"/v1/containers/{container.uuid}{path}")
     assert reply.refusal == (409, "invalid-state-exception") and "in Rebuilding state" in reply.error["detail"]
     assert (compute.sent, db.get(container.uuid)["status"]) == ([], "Rebuilding")

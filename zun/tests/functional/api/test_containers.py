@@ -452,9 +452,9 @@ def test_resize_container_answers_before_it_happens(api, placed, compute):
     container = placed(name="old-name")
     reply = api.post(f"/v1/containers/{container.uuid}/resize_container", {"cpu": 2, "name": "new-name"})
     assert (reply.status, reply.json["cpu"], reply.json["name"]) == (202, 1.0, "new-name")
-    assert compute.sent == [("resize", container.uuid, {"cpu": 2.0})]
+    assert compute.sent == [("resize_container", container.uuid, {"cpu": 2.0})]
     reply = api.post(f"/v1/containers/{container.uuid}/resize_container?memory=128")
-    assert (reply.status, compute.sent[1]) == (202, ("resize", container.uuid, {"memory": 128}))
+    assert (reply.status, compute.sent[1]) == (202, ("resize_container", container.uuid, {"memory": 128}))
     assert api.post(f"/v1/containers/{container.uuid}/resize_container", {"auto_heal": True}).json["auto_heal"] is True
     assert len(compute.sent) == 2
 

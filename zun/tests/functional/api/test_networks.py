@@ -7,8 +7,8 @@ import pytest
 
 from zun.api import app as api_app
 from zun.common import exceptions
+from zun.db import container_actions, network_ports
 from zun.db import containers as db_containers
-from zun.db import network_ports
 from zun.db import networks as db
 from zun.tests.functional.api.client import Client
 
@@ -377,15 +377,29 @@ def test_attach_without_any_network(api, placed):
     assert reply.refusal == (409, "conflict") and "no network" in reply.error["detail"]
 
 
-def test_a_message_that_cannot_be_sent_changes_nothing(api, compute, add, placed):
-    network, container = add()["uuid"], placed()
+def test_a_message_that_cannot_be_sent_delays_the_change(api, compute, add, placed):
+    """The host finds the actions by itself, in their order."""
+    add()
+    container = placed()
     compute.failure = exceptions.HostUnavailable(host="host-1")
-    assert api.post(f"/v1/containers/{container.uuid}/network_attach").refusal == (503, "host-unavailable")
+    for action in ("network_attach", "network_detach"):
+        assert api.post(f"/v1/containers/{container.uuid}/{action}?network=backend").status < 300
+    wanted = [(each["action"], list(each["arguments"])) for each in container_actions.wanted(container.uuid)]
+    assert wanted == [("network_attach", ["port"]), ("network_detach", ["port"])]
+
+
+def test_an_action_that_is_not_accepted_leaves_no_port(api, add, placed, monkeypatch):
+    network, container = add()["uuid"], placed()
+
+    def away(*_arguments, **_named):
+        raise exceptions.Unavailable("no database")
+
+    monkeypatch.setattr(db_containers, "accept", away)
+    assert api.post(f"/v1/containers/{container.uuid}/network_attach").status == 503
     assert ports(container.uuid) == []
-    network_ports.attach(container.uuid, {"network": network})
+    port = network_ports.attach(container.uuid, {"network": network})
     assert api.post(f"/v1/containers/{container.uuid}/network_detach?network=backend").status == 503
-    compute.failure = None
-    assert api.post(f"/v1/containers/{container.uuid}/network_detach?network=backend").status == 202
+    assert network_ports.of_container(container.uuid) == [port]
 
 
 def test_a_container_without_a_host(api, compute, add, create):

@@ -4,8 +4,9 @@ from oslo_config import cfg
 
 from zun.common import exceptions
 from zun.messaging import releases, rpc
-from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.compute_api import MESSAGES, ComputeAPI
 from zun.objects import Container
+from zun.tests.unit.messaging import wire
 
 
 class OldHost:
@@ -44,7 +45,7 @@ def pinned(monkeypatch):
 def test_a_pinned_client_refuses_newer_messages(context, pinned):
     client, host = pinned
     with pytest.raises(exceptions.Unavailable, match=r"being upgraded.*upgrade_levels"):
-        client.rebuild(context, Container(context, host="h1"))
+        client.act(context, Container(context, host="h1"), "rebuild", {})
     assert host.seen == []
 
 
@@ -55,3 +56,32 @@ def test_a_pinned_client_sends_no_newer_fields(context, pinned):
         client._call(context, sent, "delete", force=False, stop_timeout=None)
     assert host.seen[0].host == "h1"
     assert host.seen[0].mounts is None, "the host fills in what the release before does not send"
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What clients send: method, version and arguments by name."""
+    found = []
+
+    def tell(self, context, host, method, version="1.0", **arguments):
+        found.append((host, method, version, arguments))
+
+    monkeypatch.setattr(ComputeAPI, "_tell", tell)
+    return found
+
+
+def arguments_of(message):
+    """Return the arguments of a message to a host of the release before, whatever their values."""
+    found = wire.described()["ComputeEndpoint"]["methods"][message].replace("?", "").split(", ")
+    return dict.fromkeys(each for each in found if each != "container")
+
+
+@pytest.mark.parametrize("action", MESSAGES)
+def test_a_pinned_client_sends_the_arguments(context, sent, action):
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
+    container, (message, version) = Container(context, uuid="7c1e4b2a", host="h1"), MESSAGES[action]
+    arguments = arguments_of(message)
+    for pin in (releases.RELEASES["1.0"], None):
+        ComputeAPI(transport, pin=pin).act(context, container, action, arguments)
+    old = ("h1", message, version, {"container": container, **arguments})
+    assert sent == [old, ("h1", "look", "1.6", {"uuid": "7c1e4b2a"})]

@@ -56,7 +56,7 @@ def staying(monkeypatch):
     "send",
     [
         lambda transport, retries: SchedulerAPI(transport, retries=retries).create(CONTEXT, CONTAINER),
-        lambda transport, retries: ComputeAPI(transport, retries=retries).start(CONTEXT, CONTAINER),
+        lambda transport, retries: ComputeAPI(transport, retries=retries).act(CONTEXT, CONTAINER, "start", {}),
         lambda transport, retries: ComputeAPI(transport, retries=retries).top(CONTEXT, CONTAINER),
     ],
     ids=["cast-to-any", "cast-to-one", "first-call"],
@@ -202,6 +202,6 @@ def test_the_library_waits_without_end_for_a_confirmation(monkeypatch):
     published = []
     monkeypatch.setattr(kombu.messaging.Producer, "publish", lambda self, body, **named: published.append(named))
     transport = oslo_messaging.get_rpc_transport(cfg.CONF, "kombu+memory:///")
-    ComputeAPI(transport, timeout=5, retries=0).start(CONTEXT, CONTAINER)
+    ComputeAPI(transport, timeout=5, retries=0).act(CONTEXT, CONTAINER, "start", {})
     transport.cleanup()
     assert [named.keys() & {"timeout", "confirm_timeout"} for named in published] == [set()]
