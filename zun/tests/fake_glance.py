@@ -3,7 +3,6 @@
 
 import contextlib
 import hashlib
-import http.server
 import io
 import json
 import re
@@ -14,6 +13,8 @@ import urllib.parse
 import uuid as uuids
 from collections.abc import Iterator
 from typing import Any
+
+from zun.tests.http_servers import Handler, Server, serving
 
 PAGE = "<html><head><title>{0}</title></head><body><h1>{0}</h1>Something went wrong.</body></html>"
 
@@ -35,7 +36,7 @@ def tar(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-class FakeGlance(http.server.ThreadingHTTPServer):
+class FakeGlance(Server):
     """``images`` by id, with their ``data``. A user's token is the name of the project; without one all are seen.
     Requests that begin with one of the ``expired`` tokens are answered with 401.
 
@@ -44,10 +45,8 @@ class FakeGlance(http.server.ThreadingHTTPServer):
     ``options`` has given up, if ``patience`` is 1 second).
     """
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.images: dict[str, dict[str, Any]] = {}
         self.data: dict[str, bytes] = {}
         self.failures: list[tuple[str, str, int | str]] = []
@@ -56,10 +55,6 @@ class FakeGlance(http.server.ThreadingHTTPServer):
         self.release = threading.Event()
         self.release.set()
         self.patience = 60
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -101,16 +96,15 @@ class FakeGlance(http.server.ThreadingHTTPServer):
         return None
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: FakeGlance
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # an answer would take 40 ms
 
     def _serve(self) -> None:
         server, split = self.server, urllib.parse.urlsplit(self.path)
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
-        if len(body) < length:  # the caller broke off
+        body = self.body()
+        if len(body) < int(self.headers.get("Content-Length") or 0):  # the caller broke off
             self.close_connection = True
             return
         expired = self.headers.get("X-Auth-Token") in server.expired
@@ -149,7 +143,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             server.images[given["id"]] = {
                 "owner": self.headers.get("X-Auth-Token"), "visibility": "shared", "status": "queued", **given,
             }  # fmt: skip
-            self._json(201, server.images[given["id"]])
+            self.answer(201, server.images[given["id"]])
         elif not uuid:
             wanted = {name: query[name] for name in ("name", "container_format") if name in query}
             operator, colon, value = wanted.get("name", "").partition(":")
@@ -161,7 +155,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             start, size = int(query.get("marker", 0)), 2  # pages of two, so that every list of three has two
             more = start + size < len(found)
             following = {"next": f"/v2/images?{urllib.parse.urlencode({**query, 'marker': start + size})}"}
-            self._json(200, {"images": found[start : start + size], **(following if more else {})})
+            self.answer(200, {"images": found[start : start + size], **(following if more else {})})
         elif uuid not in images:
             self._answer(404, PAGE.format("404 Not Found").encode(), "text/html")
         elif what == ["file"] and self.command == "PUT":
@@ -183,10 +177,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             del server.images[uuid]
             self._answer(204)
         else:
-            self._json(200, images[uuid])
-
-    def _json(self, status: int, value: Any) -> None:
-        self._answer(status, json.dumps(value).encode(), "application/json")
+            self.answer(200, images[uuid])
 
     def _answer(self, status: int, data: bytes = b"", kind: str | None = None, length: int | None = None) -> None:
         self.send_response(status)
@@ -197,19 +188,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
 
 @contextlib.contextmanager
 def running() -> Iterator[FakeGlance]:
-    server = FakeGlance()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.release.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(FakeGlance()) as server:
+        try:
+            yield server
+        finally:
+            server.release.set()

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One element alone in a page of its own, with data instead of an API. The page has the policy of the real one."""
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from zun.api.pages import content_security_policy
+from zun.tests import http_servers
 from zun.tests.browser.page import Page
 from zun.ui import files
 
@@ -62,25 +61,14 @@ def serving() -> Iterator[str]:
     """Serve the packaged files and an empty page. Yields the URL of the page."""
     found: Mapping[str, files.File] = {**files.packaged(), "": files.File(_SHELL, "text/html; charset=utf-8")}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(http_servers.Handler):
         def do_GET(self) -> None:
             file = found.get(self.path.lstrip("/"))
-            self.send_response(404 if file is None else 200)
-            if file is not None:
-                self.send_header("Content-Type", file.content_type)
-                self.send_header("Content-Security-Policy", content_security_policy(files.PAGE, ()))
-            self.end_headers()
-            self.wfile.write(b"" if file is None else file.content)
+            if file is None:
+                self.answer(404)
+            else:
+                policy = content_security_policy(files.PAGE, ())
+                self.answer(200, file.content, file.content_type, Content_Security_Policy=policy)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_servers.serving(http_servers.Server(Handler)) as server:
+        yield f"{server.url}/"

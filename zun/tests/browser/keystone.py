@@ -2,12 +2,12 @@
 """The part of keystone that its middleware, and the login of the page, call. Tests end tokens with ``revoke``."""
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from zun.tests.http_servers import Handler, Server, serving
 
 DOMAIN = {"id": "default", "name": "Default"}
 PASSWORD = "secret"
@@ -20,16 +20,14 @@ USERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Keystone(ThreadingHTTPServer):
-    daemon_threads = True
-
+class Keystone(Server):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.tokens: dict[str, tuple[str, str | None]] = {}  # token -> user and project
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v3"
+        return f"{super().url}/v3"
 
     def revoke(self) -> None:
         """End every token but those of the service."""
@@ -43,34 +41,27 @@ class Keystone(ThreadingHTTPServer):
 
 @contextmanager
 def keystone() -> Iterator[Keystone]:
-    server = Keystone()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(Keystone()) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: Keystone
 
     def do_GET(self) -> None:
         if self.path.startswith("/v3/auth/tokens"):
             whose = self.server.tokens.get(self.headers["X-Subject-Token"])
-            self._reply(200, self._shown(*whose)) if whose else self._refuse(404)
+            self.answer(200, self._shown(*whose)) if whose else self._refuse(404)
         elif self.path.startswith("/v3/auth/projects"):
             whose = self.server.tokens.get(self.headers["X-Auth-Token"])
-            self._reply(200, {"projects": [_project(each) for each in USERS[whose[0]]]}) if whose else self._refuse(401)
+            self.answer(200, {"projects": [_project(each) for each in USERS[whose[0]]]}) if whose else self._refuse(401)
         else:
             links = [{"rel": "self", "href": f"{self.server.url}/"}]
             version = {"id": "v3.14", "status": "stable", "links": links}
-            self._reply(200, {"version": version, "versions": {"values": [version]}})
+            self.answer(200, {"version": version, "versions": {"values": [version]}})
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["auth"]
+        asked = json.loads(self.body())["auth"]
         identity = asked["identity"]
         if "password" in identity["methods"]:
             given = identity["password"]["user"]
@@ -85,11 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
         if project is not None and project not in USERS[user]:
             return self._refuse(401)
         token = self.server.issue(user, project)
-        return self._reply(201, self._shown(user, project), X_Subject_Token=token)
+        return self.answer(201, self._shown(user, project), X_Subject_Token=token)
 
     def do_DELETE(self) -> None:
         self.server.tokens.pop(self.headers["X-Subject-Token"], None)
-        self._reply(204, None)
+        self.answer(204)
 
     def _shown(self, user: str, project: str | None) -> dict[str, Any]:
         token: dict[str, Any] = {
@@ -109,18 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"token": token}
 
     def _refuse(self, status: int) -> None:
-        self._reply(status, {"error": {"code": status, "title": "Refused", "message": "The request is refused."}})
-
-    def _reply(self, status: int, body: Any, **headers: str) -> None:
-        content = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(status, {"error": {"code": status, "title": "Refused", "message": "The request is refused."}})
 
 
 def _project(name: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ import json
 import socket
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 
 from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ksa_session
+
+from zun.tests.http_servers import Handler, Server, serving
 
 PATIENCE = 1.0
 """The timeout of clients in seconds: short, because tests wait for it, and long enough for a busy machine."""
@@ -30,7 +32,7 @@ class FakeService:
         self._of_thread = threading.local()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Requests(Handler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # an answer would take 40 ms
 
@@ -39,13 +41,8 @@ class FakeService:
 
             do_POST = do_PUT = do_DELETE = do_GET
 
-            def log_message(self, *args):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._running = ExitStack()
+        self.url = self._running.enter_context(serving(Server(Requests))).url
 
     def adapter(self):
         """Return keystoneauth's adapter for a client of this service, without keystone."""
@@ -58,8 +55,7 @@ class FakeService:
         return getattr(self._of_thread, "headers", {})
 
     def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
+        self._running.close()
 
     def path(self, given):
         """Return the path of a request without the part that every path has."""
@@ -70,7 +66,7 @@ class FakeService:
 
     def answer(self, request):
         path, _, query = self.path(request.path).partition("?")
-        body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or "{}")
+        body = json.loads(request.body() or "{}")
         self.asked.append((request.command, path))
         self._of_thread.headers = dict(request.headers)
         failure = next((each for (method, start), each in list(self.failures.items())
@@ -85,9 +81,7 @@ class FakeService:
                 status, told = failure if isinstance(failure, tuple) else (failure, {})
         finally:
             self.under_way -= 1
-        content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
-        request.send_response(status)
-        request.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
-        request.send_header("Content-Length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+        if isinstance(told, str):
+            request.answer(status, told.encode(), "text/html")
+        else:
+            request.answer(status, told)

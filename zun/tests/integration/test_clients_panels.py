@@ -3,13 +3,12 @@
 
 import os
 import pathlib
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from zun.tests.browser.page import NARROW, WIDE, Page, chromium
 from zun.tests.fixtures import wait_for
+from zun.tests.http_servers import Handler, Server, serving
 from zun.tests.integration.foreign import dashboard
 from zun.tests.integration.foreign.dashboard import Dashboard
 from zun.tests.integration.programs import Program, TokenApi, free_port
@@ -129,28 +128,23 @@ class Elsewhere:
         self.heard = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Requests(Handler):
             def do_GET(self):
                 outer.heard.append((self.path, "X-Auth-Token" in self.headers, "Cookie" in self.headers))
                 self.send_response(302)
                 self.send_header("Location", "/elsewhere")
                 self.end_headers()
 
-            def log_message(self, *words):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = Server(Requests)
 
 
 def test_a_redirect_is_not_followed(horizon, keystone):
     """The first place is the service of the catalog, so it gets the token, but no cookie of Horizon."""
     service = Elsewhere()
-    keystone.publish(f"http://127.0.0.1:{service.server.server_port}/v1")
+    keystone.publish(f"{service.server.url}/v1")
     member = Dashboard(horizon, keystone.named("member"))
-    answer = member.send("GET", f"{PLACEMENT}/v1/containers?a=b")
-    service.server.shutdown()
-    service.server.server_close()
+    with serving(service.server):
+        answer = member.send("GET", f"{PLACEMENT}/v1/containers?a=b")
     assert answer.status_code == 502 and "redirect (302)" in answer.json()["errors"][0]["detail"]
     assert service.heard == [("/v1/containers?a=b", True, False)]
 

@@ -2,15 +2,15 @@
 """Who the API believes to be asking."""
 
 import datetime
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 
 import pytest
 
 from zun.api import app as api_app
 from zun.api import auth
 from zun.tests.functional.api.client import Client
+from zun.tests.http_servers import Handler, serving
 
 
 @pytest.mark.parametrize(
@@ -94,37 +94,27 @@ TOKENS = {
 }
 
 
-class Keystone(BaseHTTPRequestHandler):
+class Keystone(Handler):
     """The part of keystone that its middleware calls."""
-
-    def _reply(self, status, body, **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
 
     def do_GET(self):
         if self.path.startswith("/v3/auth/tokens"):
             found = TOKENS.get(self.headers["X-Subject-Token"])
-            self._reply(200 if found else 404, found or {})
+            self.answer(200 if found else 404, found or {})
         else:
             href = f"http://127.0.0.1:{self.server.server_port}/v3/"
             links = [{"rel": "self", "href": href}]
             version = {"id": "v3.14", "status": "stable", "links": links}
-            self._reply(200, {"version": version, "versions": {"values": [version]}})
+            self.answer(200, {"version": version, "versions": {"values": [version]}})
 
     def do_POST(self):
         self.server.goes_on.wait()
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         url = f"http://127.0.0.1:{self.server.server_port}/v3"
         faces = self.server.faces
         endpoints = [{"id": face, "interface": face, "region": None, "url": url} for face in faces]
         catalog = [{"type": "identity", "name": "keystone", "endpoints": endpoints}] if faces else []
-        self._reply(201, {"token": {**TOKENS["service"]["token"], "catalog": catalog}}, X_Subject_Token="service")
-
-    def log_message(self, *args):
-        pass
+        self.answer(201, {"token": {**TOKENS["service"]["token"], "catalog": catalog}}, X_Subject_Token="service")
 
 
 @pytest.fixture
@@ -133,12 +123,8 @@ def keystone_server():
     server.goes_on = threading.Event()
     server.goes_on.set()
     server.faces = ("internal", "public")  # its own endpoints in its catalogue
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 
 import contextlib
 import dataclasses
-import http.server
 import io
 import json
-import threading
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +12,8 @@ from typing import Any
 from keystoneauth1 import noauth, session
 from zunclient import api_versions
 from zunclient.v1 import client as zun_client
+
+from zun.tests import http_servers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,20 +26,18 @@ class Asked:
     body: Any
 
 
-class Recorder(http.server.ThreadingHTTPServer):
+class Recorder(http_servers.Server):
     """Answers ``answers[(method, path)]`` as JSON, 404 for the rest; ``asked`` is in order of arrival."""
 
-    daemon_threads = True
-
     def __init__(self, max_version: str, answers: dict[tuple[str, str], tuple[int, Any]]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         versions = [{"id": "v1", "status": "CURRENT", "min_version": "1.1", "max_version": max_version}]
         self.answers = {("GET", "/"): (200, {"versions": versions}), **answers}
         self.asked: list[Asked] = []
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
+        return f"{self.url}/v1"
 
     @property
     def asked_of_v1(self) -> list[Asked]:
@@ -47,11 +45,11 @@ class Recorder(http.server.ThreadingHTTPServer):
         return [one for one in self.asked if one.path != "/"]
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(http_servers.Handler):
     server: Recorder
 
     def _answer(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        raw = self.body()
         version = self.headers.get("OpenStack-API-Version")
         self.server.asked.append(
             Asked(
@@ -62,18 +60,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             )
         )
         missing = (404, {"errors": [{"title": "Not Found", "detail": f"no {self.path} here", "status": 404}]})
-        status, document = self.server.answers.get((self.command, self.path), missing)
-        answer = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+        self.answer(*self.server.answers.get((self.command, self.path), missing))
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _answer
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep the tests' output clean."""
 
 
 @contextlib.contextmanager
@@ -81,15 +70,8 @@ def serving(
     answers: dict[tuple[str, str], tuple[int, Any]] | None = None, *, max_version: str = "1.41"
 ) -> Iterator[Recorder]:
     """Serve in a thread until the block ends."""
-    recorder = Recorder(max_version, answers or {})
-    thread = threading.Thread(target=recorder.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with http_servers.serving(Recorder(max_version, answers or {})) as recorder:
         yield recorder
-    finally:
-        recorder.shutdown()
-        thread.join()
-        recorder.server_close()
 
 
 def client(server: Recorder, version: str = "1.40") -> zun_client.Client:

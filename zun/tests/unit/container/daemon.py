@@ -4,11 +4,11 @@
 import json
 import pathlib
 import socketserver
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from zun.tests import http_servers
 
 OLD = (24, 43)
 
@@ -48,7 +48,7 @@ class Daemon(socketserver.ThreadingUnixStreamServer):
         return None
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers(http_servers.Handler):
     protocol_version = "HTTP/1.1"
     server: Daemon
 
@@ -69,7 +69,7 @@ class _Answers(BaseHTTPRequestHandler):
             self._answer(200, {})
 
     def do_POST(self) -> None:
-        body = self._body()
+        body = self.body()
         path = self.path.partition("?")[0]
         self.server.asked.append(path)
         if (refusal := self.server.refusal(path)) is not None:
@@ -86,9 +86,9 @@ class _Answers(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._answer(*(self._wanted(self.path.partition("?")[0]) or (200, {})))
 
-    def _body(self) -> bytes:
+    def body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return super().body()
         body = b""
         while size := int(self.rfile.readline(), 16):
             body += self.rfile.read(size)
@@ -104,33 +104,17 @@ class _Answers(BaseHTTPRequestHandler):
         return next((answer for end, answer in self.server.answers.items() if path.endswith(end)), None)
 
     def _answer(self, status: int, content: Any) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        if isinstance(content, bytes):  # a stream
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content) if content else b"0\r\n\r\n")
+        if not isinstance(content, bytes):
+            self.answer(status, content)
             return
-        body = json.dumps(content).encode()
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response(status)  # a stream
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "a client"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content) if content else b"0\r\n\r\n")
 
 
 @contextmanager
 def serving(path: pathlib.Path, versions: tuple[int, int] = OLD) -> Iterator[Daemon]:
-    server = Daemon(path, versions)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with http_servers.serving(Daemon(path, versions)) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,7 +4,6 @@ import pathlib
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 from oslo_config import cfg
@@ -19,6 +18,7 @@ from zun.container.driver.container import ContainerView
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.container.fake import InMemoryDriver
+from zun.tests.http_servers import Handler, serving
 from zun.tests.unit.container.samples import Sample
 
 READ = sorted(name for name, value in vars(ContainerView).items() if isinstance(value, property))
@@ -85,35 +85,20 @@ class Hanging(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(path), _Answers)
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers(Handler):
     server: Hanging
 
     def do_GET(self) -> None:
         if not self.path.endswith("/version"):
             self.server.goes_on.wait()
-        body = b'{"ApiVersion": "1.41"}'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def address_string(self) -> str:
-        return "a client"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.answer(200, {"ApiVersion": "1.41"})
 
 
 @pytest.fixture
 def hanging(tmp_path: pathlib.Path) -> Iterator[Hanging]:
-    server = Hanging(tmp_path / "docker.sock")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.goes_on.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Hanging(tmp_path / "docker.sock")) as server:
+        yield server
+        server.goes_on.set()
 
 
 def test_hanging_daemon_is_detected_before_the_default_timeout(

@@ -2,7 +2,6 @@
 """Raw streams from a server that answers as a Docker daemon does."""
 
 import contextlib
-import http.server
 import socket
 import ssl
 import struct
@@ -17,6 +16,7 @@ from zun.container.docker.client import TLS, Engine, Settings
 from zun.container.docker.hijack import hijack
 from zun.tests.certificates import Authority, put
 from zun.tests.fixtures import own_conf
+from zun.tests.http_servers import Handler, Server, serving
 
 
 def answered(tmp_path, *parts):
@@ -164,32 +164,22 @@ def test_a_tls_stream_gives_up_in_time(files):
         done.set()
 
 
-class Version(http.server.BaseHTTPRequestHandler):
+class Version(Handler):
     def do_GET(self):
-        body = b'{"ApiVersion": "1.41"}'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.answer(200, {"ApiVersion": "1.41"})
 
 
 @pytest.fixture
 def daemon(files):
     """The address of a daemon that knows its version."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Version) as server:
-        # In the thread of a connection: a client that is refused must not end the server.
-        server.finish_request = lambda sock, address: Version(
-            files.context.wrap_socket(sock, server_side=True), address, server
-        )
-        server.handle_error = lambda *_: None
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = Server(Version)
+    # In the thread of a connection: a client that is refused must not end the server.
+    server.finish_request = lambda sock, address: Version(
+        files.context.wrap_socket(sock, server_side=True), address, server
+    )
+    server.handle_error = lambda *_: None
+    with serving(server):
         yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "https"])
