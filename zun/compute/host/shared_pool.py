@@ -164,10 +164,8 @@ class SharedPool:
         """
         if plan.dedicated:
             self.settle()
-            if not plan.uses_pool:
-                return plan.cpus
-            return plan.dedicated_cpus | self._pool_beside(plan)
-        cpus = pool_of(self._tracker.topology, self._tracker.others(uuid), plan)
+            return plan.dedicated_cpus | self._pool_beside(plan) if plan.uses_pool else plan.cpus
+        cpus = self._now(uuid, plan)
         if not cpus:
             raise exceptions.Conflict(
                 "The container's host has no CPUs for shared containers now. The operator can bring those of [compute] "
@@ -179,9 +177,16 @@ class SharedPool:
         """Return the CPUs of the pool on which a mixed container runs beside its own: none that anybody holds."""
         return pool_of(self._tracker.topology, self._tracker.usage, plan)
 
-    def _online(self, plan: Plan) -> CpuSet:
-        """Return the online CPUs of the container's own. If none is online, return all, which the runtime refuses."""
-        return plan.dedicated_cpus & self._tracker.topology.cpus or plan.dedicated_cpus
+    def _now(self, uuid: str, plan: Plan) -> CpuSet:
+        """Return where the container is to run now, no CPUs if the host has none for a shared one.
+
+        Of its own CPUs, a container gets those that are online: a runtime refuses the others, and the container must
+        not stay on CPUs of others. If none is online, return all, which the runtime refuses.
+        """
+        if not plan.dedicated:
+            return pool_of(self._tracker.topology, self._tracker.others(uuid), plan)
+        online = plan.dedicated_cpus & self._tracker.topology.cpus or plan.dedicated_cpus
+        return online | self._pool_beside(plan) if plan.uses_pool else online
 
     def ordinary_memory(self, plan: Plan, memory: int) -> int:
         """Return the limit in MiB of the ordinary memory of a container with ``plan`` that asked for ``memory``."""
@@ -222,16 +227,9 @@ class SharedPool:
                 self._members[uuid] = Member(container, plan, cpus)
 
     def _cpus_back(self, uuid: str, plan: Plan, member: Member | None) -> CpuSet:
-        """Return the CPUs like ``cpus_for``, but move no other container. On a host without a pool, a member stays.
-
-        A dedicated container gets only its online CPUs, because runtimes refuse offline CPUs and the container must not
-        stay on CPUs of others.
-        """
-        if plan.dedicated:
-            return self._online(plan) | (self._pool_beside(plan) if plan.uses_pool else NO_CPUS)
-        others = self._tracker.others(uuid)
-        stays = NO_CPUS if member is None else member.cpus - others.held_cpus
-        return pool_of(self._tracker.topology, others, plan) or stays or self.cpus_for(uuid, plan)
+        """Return the CPUs like ``cpus_for``, but move no other container. On a host without a pool, a member stays."""
+        stays = NO_CPUS if member is None else member.cpus - self._tracker.others(uuid).held_cpus
+        return self._now(uuid, plan) or stays or self.cpus_for(uuid, plan)
 
     def current(self) -> Mapping[str, CpuSet]:
         """Return uuid -> the CPUs of the last update at the runtime, for each member."""
@@ -269,11 +267,7 @@ class SharedPool:
 
     def _move(self, member: Member) -> Move | None:
         """Return the move of a member, or None if the member need not move."""
-        if member.plan.dedicated:
-            wanted = self._online(member.plan) | self._pool_beside(member.plan)
-        else:
-            others = self._tracker.others(member.container.uuid)
-            wanted = pool_of(self._tracker.topology, others, member.plan)
+        wanted = self._now(member.container.uuid, member.plan)
         if wanted == member.cpus and not member.unsure:
             return None
         given_up = (member.cpus | member.perhaps) - wanted
