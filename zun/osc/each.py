@@ -8,6 +8,7 @@ failures on the error stream, go on with the next name, and exit with 1 if a req
 import argparse
 import functools
 import logging
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -60,12 +61,16 @@ class Each(command.Command):
     wish: ClassVar[str]
     """The argument ``wish`` of ``one_by_one``."""
 
+    request: ClassVar[str]
+    """The method of the client that ``act`` calls with each name, for example ``containers.start``."""
+
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | End | None:
         """Send the request for ``name``. Any error is this name's failure.
 
         Return a further text for the user, or a function that returns when the request has been carried out.
         """
-        raise NotImplementedError
+        operator.attrgetter(self.request)(client)(name)
+        return None
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         manager: Any = self.app.client_manager
@@ -97,9 +102,7 @@ class StartContainer(Each, containers.StartContainer):
     """Start specified container"""
 
     wish = "start container {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.containers.start(name)
+    request = "containers.start"
 
 
 class StopContainer(Each, containers.StopContainer):
@@ -134,18 +137,14 @@ class PauseContainer(Each, containers.PauseContainer):
     """Pause specified container"""
 
     wish = "pause container {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.containers.pause(name)
+    request = "containers.pause"
 
 
 class UnpauseContainer(Each, containers.UnpauseContainer):
     """Unpause specified container"""
 
     wish = "unpause container {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.containers.unpause(name)
+    request = "containers.unpause"
 
 
 class KillContainer(Each, containers.KillContainer):
@@ -259,9 +258,7 @@ class DeleteCapsule(Each, capsules.DeleteCapsule):
 
     names = "capsule"
     wish = "delete capsule {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.capsules.delete(name)
+    request = "capsules.delete"
 
 
 class DeleteImage(Each, images.DeleteImage):
@@ -269,9 +266,7 @@ class DeleteImage(Each, images.DeleteImage):
 
     names = "uuid"
     wish = "delete image {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.images.delete(name)
+    request = "images.delete"
 
 
 class DeleteQuota(Each, quotas.DeleteQuota):
@@ -279,9 +274,7 @@ class DeleteQuota(Each, quotas.DeleteQuota):
 
     names = "project_id"
     wish = "delete the quotas of project {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.quotas.delete(name)
+    request = "quotas.delete"
 
 
 class DeleteRegistry(Each, registries.DeleteRegistry):
@@ -289,9 +282,7 @@ class DeleteRegistry(Each, registries.DeleteRegistry):
 
     names = "registry"
     wish = "delete registry {}"
-
-    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
-        client.registries.delete(name)
+    request = "registries.delete"
 
 
 class DeleteService(Each, services.DeleteService):
