@@ -38,7 +38,7 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
 from zun.conductor.endpoint import ConductorEndpoint
-from zun.conductor.facts import Rows
+from zun.conductor.facts import Facts
 from zun.conductor.service import THREADS as CONDUCTOR_THREADS
 from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
@@ -219,7 +219,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
 def play_conductor(database: str, rabbit: str, control: Connection) -> None:
     conf = configuration()
     session.configure(database, pool_size=20, max_overflow=40)
-    transport, endpoint = rpc.get_transport(conf, rabbit), ConductorEndpoint(Rows(), Cipher(()))
+    transport, endpoint = rpc.get_transport(conf, rabbit), ConductorEndpoint(Facts(), Cipher(()))
     server = rpc.get_server(
         transport, rpc.CONDUCTORS_TOPIC, f"/{os.getpid()}", [endpoint], CONDUCTOR_THREADS, addressed=True
     )

@@ -346,7 +346,7 @@ def by_name(name: str) -> type[ZunError] | None:
     return found if isinstance(found, type) and issubclass(found, ZunError) else None
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of an error's text. The other lines of a database's error hold the statement."""
     return str(error).partition("\n")[0]
 

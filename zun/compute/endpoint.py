@@ -1,40 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """RPC surface of zun-compute. It routes messages and decides nothing."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import oslo_messaging
 
-from zun.common import exceptions, outages
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.processes import selection
 from zun.compute.audit.auditor import Auditor
-from zun.compute.container.operations import PATIENCE
-from zun.compute.container.wanted import Wanted
+from zun.compute.container.operations import PATIENCE, key_of
 from zun.compute.host_parts import HostParts
 from zun.compute.images.images import Images
 from zun.compute.images.sessions import Archives, TerminalDesk
 from zun.compute.kept.recovery import Outcome
-from zun.compute.work.work_queues import Work, WorkQueues
+from zun.compute.work.errands import Errands
+from zun.compute.work.queue import Queue
 from zun.container.driver.console import Console
 from zun.messaging import rpc
 from zun.messaging.compute_api import Size
-from zun.objects import Container
+from zun.objects import Container, ContainerActionEvent
 
 LOG = logging.getLogger(__name__)
 
 
 class ComputeEndpoint:
-    """Casts return at once and are done in ``queues``; calls block for the answer."""
+    """Casts put something into the queue and return; calls block for the answer."""
 
     target = oslo_messaging.Target(version="1.6")
 
     def __init__(
         self,
         parts: HostParts,
-        queues: WorkQueues,
+        queue: Queue,
+        errands: Errands,
         *,
         console: Console,
         execute_timeout: float,
@@ -43,10 +45,10 @@ class ComputeEndpoint:
         images: Images,
         archives: Archives,
         recover: Callable[..., list[Outcome]],
-        wanted: Wanted,
     ) -> None:
         self._parts = parts
-        self._queues = queues
+        self._queue = queue
+        self._errands = errands
         self._console = console
         self._execute_timeout = execute_timeout
         self._auditor = auditor
@@ -54,7 +56,6 @@ class ComputeEndpoint:
         self._images = images
         self._archives = archives
         self._recover = recover
-        self._wanted = wanted
 
     @rpc.quick
     def create(
@@ -66,14 +67,53 @@ class ComputeEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        self._submit(
+        create = functools.partial(
             self._parts.creation.create, context, container, limits=limits, alternates=alternates, tried=tried
         )
+        self._parts.road.propose(container.uuid, create)
 
     @rpc.quick
     def look(self, context: RequestContext, *, uuid: str) -> None:
-        """Something is wanted of the container. The database says what."""
-        self._wanted.look(uuid)
+        """Something is wanted of the container, or was. What it is, the database knows."""
+        self._queue.put(key_of(uuid))
+
+    # The messages of the release before, which have the arguments of an action.
+
+    @rpc.quick
+    def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
+        self._act(context, container, "delete", force=force, stop_timeout=stop_timeout)
+
+    @rpc.quick
+    def start(self, context: RequestContext, *, container: Container) -> None:
+        self._act(context, container, "start")
+
+    @rpc.quick
+    def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._act(context, container, "stop", timeout=timeout)
+
+    @rpc.quick
+    def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
+        self._act(context, container, "reboot", timeout=timeout)
+
+    @rpc.quick
+    def rebuild(self, context: RequestContext, *, container: Container) -> None:
+        self._act(context, container, "rebuild")
+
+    @rpc.quick
+    def pause(self, context: RequestContext, *, container: Container) -> None:
+        self._act(context, container, "pause")
+
+    @rpc.quick
+    def unpause(self, context: RequestContext, *, container: Container) -> None:
+        self._act(context, container, "unpause")
+
+    @rpc.quick
+    def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
+        self._act(context, container, "kill", signal=signal)
+
+    @rpc.quick
+    def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
+        self._act(context, container, "resize_container", **size)
 
     @rpc.expected
     def update(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> Container:
@@ -160,89 +200,39 @@ class ComputeEndpoint:
         self._archives.close(transfer)
 
     @rpc.quick
+    def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._act(context, container, "network_attach", port=port)
+
+    @rpc.quick
+    def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
+        self._act(context, container, "network_detach", port=port)
+
+    @rpc.quick
     def image_pull(self, context: RequestContext, *, image: str) -> None:
-        self._submit(self._images.pull, context, image)
+        self._errands.put(image, "pull", functools.partial(self._images.pull, context, image))
 
     @rpc.quick
     def image_delete(self, context: RequestContext, *, image: str) -> None:
-        self._submit(self._images.delete, context, image)
+        self._errands.put(image, "delete", functools.partial(self._images.delete, context, image))
 
     @rpc.quick
     def remove_volumes(self, context: RequestContext) -> None:
-        self._submit(self._parts.named_volumes.remove, context, "named volumes")
+        self._errands.put("named volumes", "remove", functools.partial(self._parts.named_volumes.remove, context))
+
+    @rpc.quick
+    def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
+        self._act(context, container, "commit", image=image)
 
     @rpc.expected
     def image_search(self, context: RequestContext, *, name: str, exact: bool) -> list[Mapping[str, Any]]:
         return self._images.search(context, name, exact=exact)
 
-    # The messages of the release before, with their arguments.
+    def _act(self, context: RequestContext, container: Container, action: str, **arguments: Any) -> None:
+        """Note the arguments of an action that the release before has accepted, then look. Returns at once."""
+        uuid = container.uuid
 
-    @rpc.quick
-    def delete(self, context: RequestContext, *, container: Container, force: bool, stop_timeout: int | None) -> None:
-        self._wanted.note(context, container, "delete", {"force": force, "stop_timeout": stop_timeout})
+        def note() -> None:
+            ContainerActionEvent.note_arguments(context, uuid, container.project_id, action, arguments)
+            self._queue.put(key_of(uuid))
 
-    @rpc.quick
-    def start(self, context: RequestContext, *, container: Container) -> None:
-        self._wanted.note(context, container, "start", {})
-
-    @rpc.quick
-    def stop(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._wanted.note(context, container, "stop", {"timeout": timeout})
-
-    @rpc.quick
-    def reboot(self, context: RequestContext, *, container: Container, timeout: int | None) -> None:
-        self._wanted.note(context, container, "reboot", {"timeout": timeout})
-
-    @rpc.quick
-    def rebuild(self, context: RequestContext, *, container: Container) -> None:
-        self._wanted.note(context, container, "rebuild", {})
-
-    @rpc.quick
-    def pause(self, context: RequestContext, *, container: Container) -> None:
-        self._wanted.note(context, container, "pause", {})
-
-    @rpc.quick
-    def unpause(self, context: RequestContext, *, container: Container) -> None:
-        self._wanted.note(context, container, "unpause", {})
-
-    @rpc.quick
-    def kill(self, context: RequestContext, *, container: Container, signal: str | None) -> None:
-        self._wanted.note(context, container, "kill", {"signal": signal})
-
-    @rpc.quick
-    def resize(self, context: RequestContext, *, container: Container, **size: Unpack[Size]) -> None:
-        self._wanted.note(context, container, "resize_container", size)
-
-    @rpc.quick
-    def network_attach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._wanted.note(context, container, "network_attach", {"port": port})
-
-    @rpc.quick
-    def network_detach(self, context: RequestContext, *, container: Container, port: str) -> None:
-        self._wanted.note(context, container, "network_detach", {"port": port})
-
-    @rpc.quick
-    def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
-        self._wanted.note(context, container, "commit", {"image": image})
-
-    def _submit(
-        self,
-        work: Callable[..., object],
-        context: RequestContext,
-        target: Container | str,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
-        """Queue ``work`` on ``target``: a container, or the uuid of something else."""
-        uuid = target if isinstance(target, str) else target.uuid
-
-        def run() -> None:
-            context.update_store()  # log lines of this thread bear the request's id
-            try:
-                work(context, target, *args, **kwargs)
-            except outages.OUTAGES as exc:
-                LOG.warning("%s: %s failed: %s", uuid, work.__name__, exceptions.first_line(exc))
-            except Exception:
-                LOG.exception("%s: %s failed", uuid, work.__name__)
-
-        self._queues.put(uuid, Work(run))
+        self._errands.put(f"arguments for {uuid}", f"{action} of {context.request_id}", note)

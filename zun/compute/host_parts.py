@@ -12,6 +12,7 @@ from zun.compute.container.networks import Networks
 from zun.compute.container.operations import Operations
 from zun.compute.container.reconciler import Reconciler
 from zun.compute.container.resizer import Resizer
+from zun.compute.container.road import Road
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch
@@ -21,7 +22,8 @@ from zun.compute.images.glance_images import GlanceImages
 from zun.compute.images.images import Accounts, ImageStore
 from zun.compute.kept.records import Records
 from zun.compute.kept.recovery import Recovery
-from zun.compute.work.work_queues import WorkQueues
+from zun.compute.work.errands import Errands
+from zun.compute.work.queue import Queue
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
@@ -40,6 +42,7 @@ class HostParts:
     resizer: Resizer
     attachments: NetworkAttachments
     reconciler: Reconciler
+    road: Road
     images: ImageStore
     named_volumes: NamedVolumes
     recovery: Recovery
@@ -58,14 +61,15 @@ class HostParts:
         accounts: Accounts,
         glance: GlanceImages,
         volumes: Volumes,
-        queues: WorkQueues,
+        queue: Queue,
+        errands: Errands,
         ledger: Ledger,
         records: Records,
         engine: EngineWatch,
     ) -> Self:
         images = ImageStore(hostname, driver, glance)
         holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
-        operations = Operations(hostname, notifier, holdings, queues)
+        operations = Operations(hostname, notifier, holdings, queue)
         objects = RuntimeObjects(
             pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices
         )
@@ -91,17 +95,21 @@ class HostParts:
             volumes=volumes,
             operations=operations,
             members=members,
-            creation=creation,
             objects=objects,
             records=records,
         )
+        lifecycle = Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance, errands)
+        resizer = Resizer(hostname, tracker, pool, driver, operations, holdings, objects)
+        attachments = NetworkAttachments(hostname, networks, operations, tracker, holdings)
+        road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.has)
         return cls(
             operations=operations,
             creation=creation,
-            lifecycle=Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance),
-            resizer=Resizer(hostname, tracker, pool, driver, operations, holdings, objects),
-            attachments=NetworkAttachments(hostname, networks, operations, tracker, holdings),
+            lifecycle=lifecycle,
+            resizer=resizer,
+            attachments=attachments,
             reconciler=reconciler,
+            road=road,
             images=images,
             named_volumes=NamedVolumes(hostname, driver),
             recovery=Recovery(hostname, records, tracker, driver, operations, holdings, reconciler),

@@ -4,11 +4,11 @@
 import concurrent.futures
 import datetime
 import functools
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import oslo_messaging
 import prometheus_client
@@ -18,12 +18,9 @@ from oslo_utils import timeutils
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.periodic import Periodic
-from zun.common.states import TRANSITIONAL, Status, TaskState
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.networks import Networks, Published
-from zun.compute.container.reconcile_rules import Step, first_step, not_restarted
-from zun.compute.container.reconciler import Seen
-from zun.compute.container.wanted import Wanted
+from zun.compute.container.operations import CONTAINER
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch, Namesakes, Neighbours
@@ -37,8 +34,10 @@ from zun.compute.images.images import Accounts, Images
 from zun.compute.images.sessions import Archives, Space, TerminalDesk
 from zun.compute.kept.records import Records
 from zun.compute.kept.recovery import Outcome
+from zun.compute.work.errands import KIND as ERRAND
+from zun.compute.work.errands import Errands
+from zun.compute.work.queue import Key, Lane, Queue
 from zun.compute.work.watch import follow
-from zun.compute.work.work_queues import Kind, Work, WorkQueues
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging import releases, rpc
 from zun.messaging.notifications import Notifier
@@ -63,9 +62,7 @@ LOG = logging.getLogger(__name__)
 
 ARCHIVE_SWEEP_SECONDS = 30
 IMAGE_SWEEP_SECONDS = ACTION_SWEEP_SECONDS = 3600
-LATE_SECONDS = 5  # after which a comparison does what was accepted: until then its message may be under way
 LONG_STOPS = 256  # at the same time; they wait for processes to end, and cost nothing meanwhile
-SPARE_LOOKS = 4  # threads that look, more than workers: the look at a member may go on with making its capsule
 
 
 class ComputeService:
@@ -124,6 +121,7 @@ class ComputeService:
         self._recover(context)
         self._ledger.start()
         self._end_images(context)
+        self.queue.start()
         self._server = rpc.get_host_server(transport, self._host, [endpoint])
         self._server.start()
         self._periodic = Periodic(self._tasks())
@@ -133,7 +131,7 @@ class ComputeService:
         self._metrics = HostCollector(
             self._host,
             lambda: (self.tracker.topology, self.tracker.usage),
-            lambda: len(self.queues.busy()),
+            lambda: len(self.queue.busy()),
             lambda: self._engine.up,
             self.auditor.open_findings,
             self.auditor.readings,
@@ -150,7 +148,7 @@ class ComputeService:
         for uuid in found or ():  # a conductor of an earlier release returns None
             try:
                 if self._driver.find_image(local_name(uuid)) is not None:
-                    self._background(uuid, self._images.delete, context, uuid)
+                    self.errands.put(uuid, "delete", functools.partial(self._images.delete, context, uuid))
             except exceptions.ZunError as exc:
                 LOG.warning("Image %s, whose upload did not end, stays for now: %s", uuid, exc)
 
@@ -167,11 +165,18 @@ class ComputeService:
         self._ledger = self._make_ledger()
         options = conf.compute
         self._threads = {
-            Kind.OPERATION: concurrent.futures.ThreadPoolExecutor(options.workers),
-            Kind.LONG_STOP: concurrent.futures.ThreadPoolExecutor(LONG_STOPS, "stop"),
-            Kind.LOOK: concurrent.futures.ThreadPoolExecutor(options.workers + SPARE_LOOKS, "look"),
+            Lane.OPERATION: concurrent.futures.ThreadPoolExecutor(options.workers),
+            Lane.LONG: concurrent.futures.ThreadPoolExecutor(LONG_STOPS, "stop"),
+            Lane.LOOK: concurrent.futures.ThreadPoolExecutor(options.workers, "look"),
         }
-        self.queues = WorkQueues(self._threads)
+        self.errands = Errands()
+        self.queue = Queue(
+            {CONTAINER: lambda uuid: self.parts.road.look(uuid), ERRAND: self.errands.do},
+            {CONTAINER: lambda uuid: self.parts.road.beside(uuid)},
+            self._threads,
+            gave_up=self._gave_up,
+        )
+        self.errands.use(self.queue)
         glance = GlanceImages.from_conf(conf, self._driver)
         self.parts = HostParts.of_host(
             self._host,
@@ -184,12 +189,12 @@ class ComputeService:
             accounts=accounts,
             glance=glance,
             volumes=self._volumes,
-            queues=self.queues,
+            queue=self.queue,
+            errands=self.errands,
             ledger=self._ledger,
             records=self._records,
             engine=self._engine,
         )
-        self.wanted = Wanted(self.parts, self.queues)
         self.auditor = Auditor(
             self._host,
             self.tracker,
@@ -205,7 +210,8 @@ class ComputeService:
         proxy = conf.websocket_proxy
         return ComputeEndpoint(
             self.parts,
-            self.queues,
+            self.queue,
+            self.errands,
             console=self._driver,
             execute_timeout=conf.docker.execute_timeout,
             auditor=self.auditor,
@@ -213,7 +219,6 @@ class ComputeService:
             images=self._images,
             archives=self.archives,
             recover=self.recover,
-            wanted=self.wanted,
         )
 
     def _make_ledger(self) -> Ledger:
@@ -222,7 +227,7 @@ class ComputeService:
             return NoLedger()
         enforced = Enforced(options.wait, options.on_unavailable == "continue") if options.mode == "enforce" else None
         client = PlacementClient.from_conf(self._conf)
-        changed = functools.partial(self._background, "inventory", self._update_inventory)
+        changed = functools.partial(self._put, "inventory", self._update_inventory)
         return Reporter(self._host, client, self._providers, enforced, changed)
 
     def _providers(self, name: str, aggregates: Collection[str]) -> tuple[Provider, ...]:
@@ -243,7 +248,7 @@ class ComputeService:
             (self._heartbeat, options.heartbeat_interval),
             (self._ping, options.heartbeat_interval),
             (self._update_inventory, options.inventory_interval),
-            (self._sync_all, options.sync_container_state_interval),
+            (self._compare, options.sync_container_state_interval),
             (self.archives.sweep, ARCHIVE_SWEEP_SECONDS),
             (self._sweep_images, IMAGE_SWEEP_SECONDS),
             (self._sweep_actions, ACTION_SWEEP_SECONDS),
@@ -256,9 +261,9 @@ class ComputeService:
         self._periodic.stop()
         self._server.stop()
         self._server.wait()
-        self._threads[Kind.LOOK].shutdown(wait=True, cancel_futures=True)
-        self._threads[Kind.OPERATION].shutdown(wait=True)
-        self._threads[Kind.LONG_STOP].shutdown(wait=True)
+        self.queue.stop()
+        for threads in self._threads.values():
+            threads.shutdown(wait=True, cancel_futures=True)
         self._ledger.stop()
         self._scheduler_api.close()
         self._events.join(timeout=5)
@@ -319,7 +324,7 @@ class ComputeService:
             self._ledger.look()
             for uuid, plan in self.tracker.usage:
                 if plan.devices:  # one of them may be gone, or back
-                    self._look_at(uuid)
+                    self.parts.road.look_soon(uuid)
 
     def _plans(self, context: RequestContext) -> Sequence[Plan]:
         """Return the plans that containers hold. The first inventory of a run is made before the tracker has claims."""
@@ -373,20 +378,16 @@ class ComputeService:
             return []
 
     def _recover(self, context: RequestContext) -> None:
-        """Rebuild what this host holds, and go on with every operation that a stop interrupted."""
+        """Rebuild what this host holds, and have each of its containers looked at."""
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
         lost = self.tracker.recover_lost(containers, runtime)
         self.parts.reconciler.restore(containers, runtime, lost)
+        unplugged = self._networks.unsettled(context, containers)
         for container in containers:
-            state = runtime.pop(container.uuid, None)
-            if container.capsule_uuid is None and not_restarted(container, state):  # a capsule takes its members along
-                self._background(container.uuid, self._start_again, context, container.uuid)
-            else:
-                self._put_take_up(context, container)
-        for uuid in ContainerActionEvent.wanted_on(context, self._host):
-            self.wanted.look(uuid)
+            runtime.pop(container.uuid, None)
+            self.parts.road.look_soon(container.uuid, unplugged=container.uuid in unplugged, first=True)
         for uuid, state in runtime.items():
             LOG.warning(
                 "The runtime has container %s (%s) on CPUs %s, of which the database knows nothing. If the database "
@@ -403,94 +404,23 @@ class ComputeService:
             self._update_inventory()  # their CPUs count as this host's again
             for outcome in outcomes:
                 if outcome["reason"] is None:
-                    self._look_at(outcome["uuid"])
+                    self.parts.road.look_soon(outcome["uuid"])
         return outcomes
 
-    def _put_take_up(self, context: RequestContext, container: Container) -> None:
-        stops = _is_stop(container)
-        self._background(container.uuid, self._take_up, context, container.uuid, stops, stops=stops)
-
-    def _start_again(self, context: RequestContext, uuid: str) -> None:
-        """Start a container as the runtime tried to while this service was away. The runtime does not try again."""
-        with self.parts.operations.undisturbed(context, uuid) as current:
-            if current is None or not not_restarted(current, self._driver.show(current)):
-                return
-            LOG.info("The runtime could not start container %s again; it is started now", uuid)
-            try:
-                self._driver.start(current)
-            except exceptions.ZunError as exc:
-                LOG.warning("Container %s could not be started again: %s", uuid, exc)
-        self._look_at(uuid)
-
-    def _take_up(self, context: RequestContext, uuid: str, stops: bool = False) -> None:
-        """Do what is left to do in the container. That is decided when this has its turn.
-
-        ``stops``: the work was queued as a stop, beside which a kill may run.
-        """
-        parts, lifecycle = self.parts, self.parts.lifecycle
-        steps: dict[Step, Callable[[RequestContext, Container], object]] = {
-            Step.RESUME_CREATE: lambda ctx, each: parts.creation.resume(ctx, each.uuid),
-            # What was accepted is deleted, whatever the runtime says: the user cannot ask for it a second time.
-            Step.DELETE: lambda ctx, each: lifecycle.delete(ctx, each, force=True),
-            Step.START: lifecycle.start,
-            Step.STOP: lifecycle.stop,
-            Step.REBOOT: lifecycle.reboot,
-            Step.REBUILD: lifecycle.rebuild,
-            Step.PAUSE: lifecycle.pause,
-            Step.UNPAUSE: lifecycle.unpause,
-            Step.KILL: lifecycle.kill,
-            Step.SETTLE_NETWORKS: parts.attachments.settle,
-            Step.SYNC: lambda ctx, each: self._look_at(each.uuid),
-        }
-        with self.parts.operations.undisturbed(context, uuid) as container:
-            if container is None or container.host != self._host:
-                return
-            if container.capsule_uuid is not None and container.status in TRANSITIONAL:
-                return  # its capsule's step takes it along
-            if _is_stop(container) and not stops:
-                self._put_take_up(context, container)  # when this was put its row was another
-                return
-            step = first_step(container)
-            if step not in (Step.SYNC, Step.RESUME_CREATE) and self.wanted.look_now(uuid):
-                return  # the open actions know with which arguments
-            if step is not Step.SYNC:
-                LOG.info("Container %s was interrupted: %s", uuid, step)
-            steps[step](context, container)
-
-    def _sync_all(self) -> None:
-        """Compare every container with the runtime, and take up what lost its message or is left to be removed."""
+    def _compare(self) -> None:
+        """Have every container looked at, and the parts of the host that they share put in order."""
         context = admin_context()
         containers = Container.list_by_host(context, self._host)
-        unsettled = self._networks.unsettled(context, containers)
-        for uuid in self.tracker.disagreeing(containers):
-            self._background(uuid, self.parts.resizer.settle, context, uuid)
-        self._background("records", self.parts.recovery.keep, context, containers)
-        busy = self.queues.busy()
-        self._look_at_wanted(context, busy)
-        for container in containers:
-            uuid = container.uuid
-            # Its operation is over and could not say so: the database was away.
-            left = container.task_state is not None and uuid not in busy
-            if left or container.status in TRANSITIONAL or container.status == Status.DELETED:
-                self._put_take_up(context, container)
-            else:
-                if uuid in unsettled and container.task_state is None:
-                    self._background(uuid, self.parts.attachments.settle, context, container)
-                self._look_at(uuid)
-        self._background("pool", self._settle_pool)
-        self._background("networks", self._sweep_networks)
-        self._background("named volumes", self.parts.named_volumes.remove, context)
-        self._background("volumes", self._sweep_volumes)
-        self._background("isolation", self._networks.isolate)
-        self._background("lost", self._end_lost, context)
-
-    def _look_at_wanted(self, context: RequestContext, busy: Collection[str]) -> None:
-        """Do what was accepted for containers that nobody works on: its message was lost, or the work failed."""
-        before = timeutils.utcnow() - datetime.timedelta(seconds=LATE_SECONDS)
-        for uuid, actions in ContainerActionEvent.wanted_on(context, self._host).items():
-            late = any(self.wanted.is_mine(each) and each["start_time"] < before for each in actions)
-            if late and uuid not in busy:
-                self.wanted.look(uuid)
+        unplugged = self._networks.unsettled(context, containers)
+        for uuid in {each.uuid for each in containers} | self.tracker.disagreeing(containers):
+            self.parts.road.look_soon(uuid, unplugged=uuid in unplugged)
+        self._put("records", functools.partial(self.parts.recovery.keep, context, containers))
+        self._put("pool", self._settle_pool)
+        self._put("networks", self._sweep_networks)
+        self._put("named volumes", functools.partial(self.parts.named_volumes.remove, context))
+        self._put("volumes", self._sweep_volumes)
+        self._put("isolation", self._networks.isolate)
+        self._put("lost", functools.partial(self._end_lost, context))
 
     def _sweep_networks(self) -> None:
         context = admin_context()
@@ -513,19 +443,12 @@ class ComputeService:
             LOG.warning("The shared pool could not be settled and is tried again: %s", exc)
 
     def _end_lost(self, context: RequestContext) -> None:
-        """Tell who waits for them what will not end: an action or image of which only a lost message had the rest."""
+        """Tell who waits for them which images will not be made: a message was lost, or an end could not be noted."""
         before = timeutils.utcnow() - datetime.timedelta(seconds=LOST_SECONDS)
-        busy = self.queues.busy()
         reason = "The compute service could not note how it ended. Delete the image and try again."
-        Image.fail_unfinished(context, self._host, reason, before, busy)
-        for lost in ContainerActionEvent.end_lost(context, self._host, before, busy):
-            LOG.warning(
-                "Container %s: %s of request %s %s; whoever asked for it must look, and ask again if need be",
-                lost["container_uuid"],
-                lost["action"],
-                lost["request_id"],
-                "began, and nobody could note its end" if lost["begun"] else "never reached this host",
-            )
+        wanted = itertools.chain.from_iterable(ContainerActionEvent.wanted_on(context, self._host).values())
+        coming = {each["arguments"]["image"] for each in wanted if "image" in each["arguments"]}
+        Image.fail_unfinished(context, self._host, reason, before, sorted(coming | self.errands.names()))
 
     def _audit(self) -> None:
         try:
@@ -542,55 +465,26 @@ class ComputeService:
     def _sweep_actions(self) -> None:
         ContainerActionEvent.prune(admin_context(), self._host)
 
-    def _look_at(self, uuid: str, capsule: str | None = None) -> None:
-        """Have ``uuid``, perhaps a member of ``capsule``, looked at soon. Returns at once."""
-        work = Work(functools.partial(self._look, uuid, capsule), Kind.LOOK, name=f"look at {uuid}")
-        if not self._stopping.is_set():
-            self.queues.put(capsule or uuid, work)
-
-    def _look(self, uuid: str, capsule: str | None) -> None:
-        context, reconciler = admin_context(), self.parts.reconciler
-        try:
-            if capsule is None:
-                seen = reconciler.look(context, uuid)
-            else:
-                seen = Seen(reconciler.look_at_member(context, uuid, capsule))
-        except outages.OUTAGES as exc:
-            LOG.warning("Container %s could not be looked at: %s", uuid, exceptions.first_line(exc))
-            return
-        except Exception:
-            LOG.exception("Container %s could not be looked at; the next comparison of all does it again", uuid)
-            return
-        if seen.capsule is not None:
-            self._look_at(uuid, seen.capsule)
-        elif seen.to_rebuild:
-            self._background(uuid, self._take_up, context, uuid)
-
     def _follow_events(self) -> None:
         def compare() -> None:
-            self._background("comparison", self._sync_all)
-            self._background("inventory", self._update_inventory)  # it may be another engine
+            self._put("comparison", self._compare)
+            self._put("inventory", self._update_inventory)  # it may be another engine
 
-        follow(self._driver, self._stopping, one=self._look_at, every=compare)
+        follow(self._driver, self._stopping, one=self.parts.road.look_soon, every=compare)
 
-    def _background(self, about: str, work: Callable[..., object], *arguments: Any, stops: bool = False) -> None:
-        """Queue ``work`` in the queue ``about``: once, however often it is asked for while it waits.
+    def _put(self, name: str, work: Callable[[], object]) -> None:
+        """Have ``work`` on a part of the host done soon: once, however often it is asked for while it waits."""
 
-        ``stops`` as of Work.
-        """
-
-        def run() -> None:
+        def once() -> None:
             try:
-                work(*arguments)
+                work()
             except outages.OUTAGES as exc:
-                LOG.warning("Background work failed and is taken up again: %s", exceptions.first_line(exc))
-            except Exception:
-                LOG.exception("Background work failed; the next comparison with the runtime takes it up again")
+                LOG.warning("Work on %s failed; the next comparison does it: %s", name, exceptions.first_line(exc))
 
-        if not self._stopping.is_set():
-            self.queues.put(about, Work(run, name=work.__name__, stops=stops))
+        self.errands.put(name, name, once)
 
-
-def _is_stop(container: Container) -> bool:
-    """Return whether the work left to do waits for the container's processes to end."""
-    return container.task_state in (TaskState.STOPPING, TaskState.REBOOTING)
+    def _gave_up(self, key: Key, error: BaseException) -> None:
+        if key.kind == ERRAND:
+            self.errands.drop(key.name)
+        else:
+            self.parts.road.gave_up(key.name, error)

@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from zun.compute.container.networks import Networks, Published
+from zun.compute.container.operations import key_of
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch
 from zun.compute.host.shared_pool import SharedPool
@@ -14,7 +15,8 @@ from zun.compute.host_parts import HostParts
 from zun.compute.images.glance_images import GlanceImages
 from zun.compute.images.images import Accounts
 from zun.compute.kept.records import Records
-from zun.compute.work.work_queues import WorkQueues
+from zun.compute.work.errands import Errands
+from zun.compute.work.queue import Instead, Queue
 from zun.container.fake import InMemoryDriver
 from zun.network.fake import InMemoryNetworks
 from zun.placement.ledger import NoLedger
@@ -35,7 +37,7 @@ def parts_in_memory(
     """Put ``host`` together. ``records`` is the folder of its records of held claims.
 
     ``scheduler_api`` and ``notifier`` stand for ``SchedulerAPI`` and ``Notifier``. The caller runs the work itself: the
-    queues have no threads.
+    queue has no threads.
     """
     return HostParts.of_host(
         host,
@@ -48,8 +50,19 @@ def parts_in_memory(
         accounts=Accounts.from_conf(conf),
         glance=GlanceImages.from_conf(conf, driver),
         volumes=InMemoryVolumeDriver().as_volumes(),
-        queues=WorkQueues({}),
+        queue=Queue(),
+        errands=Errands(),
         ledger=NoLedger(),
         records=Records(records),
         engine=EngineWatch(host, driver, scheduler_api, records / "engine.json"),
     )
+
+
+def look_now(parts: HostParts, uuid: str) -> None:
+    """Look at a container, and do what is next for it, in this thread."""
+    while True:
+        with parts.operations.queue.turn(key_of(uuid)):
+            answer = parts.road.look(uuid)
+        if not isinstance(answer, Instead):
+            return
+        uuid = answer.key.name

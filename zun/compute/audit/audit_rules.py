@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from zun.common.units import MIB
-from zun.compute.container.reconcile_rules import other_cpu
+from zun.compute.container.observed import other_cpu
 from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup
 from zun.container.driver.container import ContainerView
 from zun.container.driver.hugepages import HUGE_PAGES_TARGET, HugePageView, PageStock

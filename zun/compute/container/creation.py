@@ -20,8 +20,8 @@ from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.claims import Claim
 from zun.compute.container.networks import Networks, networks_of
-from zun.compute.container.operations import Operations
-from zun.compute.container.reconcile_rules import take_over
+from zun.compute.container.observed import take_over
+from zun.compute.container.operations import Operations, key_of
 from zun.compute.container.record import Begun, event_of, recorded
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
@@ -90,7 +90,7 @@ class Creation:
         tried: Mapping[str, str],
     ) -> None:
         """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
-        with self._operations.queues.turn(container.uuid):
+        with self._operations.queue.turn(key_of(container.uuid)):
             if self._tracker.usage.claim(container.uuid) is not None:
                 LOG.info("Container %s is on this host already: its message came twice", container.uuid)
                 return

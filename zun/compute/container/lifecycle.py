@@ -9,20 +9,20 @@ import functools
 import logging
 from collections.abc import Callable
 
-from zun.common import exceptions, states
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import join
 from zun.common.naming import named
 from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.networks import Networks, networks_of
+from zun.compute.container.observed import take_over
 from zun.compute.container.operations import TOO_LATE, Operations
-from zun.compute.container.reconcile_rules import take_over
 from zun.compute.container.record import logged, recorded
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.images.glance_images import GlanceImages
-from zun.compute.work.work_queues import Work
+from zun.compute.work.errands import Errands
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.objects import Container, Image
@@ -44,6 +44,7 @@ class Lifecycle:
         holdings: Holdings,
         objects: RuntimeObjects,
         glance: GlanceImages,
+        errands: Errands,
     ) -> None:
         self._pool = pool
         self._driver = driver
@@ -53,6 +54,7 @@ class Lifecycle:
         self._holdings = holdings
         self._objects = objects
         self._glance = glance
+        self._errands = errands
 
     def start(self, context: RequestContext, container: Container) -> None:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
@@ -69,6 +71,12 @@ class Lifecycle:
                 step.failed(exc)
                 LOG.warning("Container %s could not be started: %s", current.uuid, exc)
                 current.status, current.status_reason = Status.ERROR, str(exc)
+
+    def start_again(self, context: RequestContext, container: Container) -> None:
+        """Start a container as the runtime tried to while this service was away. The runtime does not try again."""
+        LOG.info("The runtime could not start container %s again; it is started now", container.uuid)
+        with logged("start again", container.uuid):
+            self._driver.start(container)
 
     def _ready(self, context: RequestContext, container: Container) -> Plan:
         """Prepare CPUs and networks for a start, and return the plan. Raises Conflict without a claim."""
@@ -143,18 +151,15 @@ class Lifecycle:
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
         self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
 
-    def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> bool:
-        """Send the signal while a stop is under way, which writes the result. Returns True: nothing is left to do."""
+    def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
+        """Send the signal while a stop is under way, which writes the result."""
         with recorded(context, container.uuid, "kill") as step:
             try:
-                current = Container.get_by_uuid(context, container.uuid)
-                states.check_action("kill", current)
-                self._driver.kill(current, signal)
-                LOG.info("Container %s: kill beside its %s", current.uuid, current.task_state)
+                self._driver.kill(container, signal)
+                LOG.info("Container %s: kill beside its %s", container.uuid, container.task_state)
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s: kill failed: %s", container.uuid, exc)
-        return True
 
     def _simple(
         self,
@@ -204,7 +209,6 @@ class Lifecycle:
             try:
                 if current is None:
                     raise exceptions.Conflict(TOO_LATE)
-                states.check_action("commit", current)
                 if uploads:
                     self._glance.note_use(image.uuid)
                 facts = self._driver.commit(current, image.local_name)
@@ -226,8 +230,7 @@ class Lifecycle:
                 return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
         if uploads:
-            upload = functools.partial(self._upload, context, container.uuid, image)
-            self._operations.queues.put(image.uuid, Work(upload, also=container.uuid))
+            self._errands.put(image.uuid, "upload", functools.partial(self._upload, context, container.uuid, image))
 
     def _upload(self, context: RequestContext, uuid: str, image: Image) -> None:
         """Give Glance the image that was made of container ``uuid``, whose row is not needed any more then."""
@@ -239,6 +242,11 @@ class Lifecycle:
             self._drop_image(image)
         else:
             _forget(image)
+
+    def refuse_commit(self, context: RequestContext, image_uuid: str) -> None:
+        """Remove the image of a commit that its container's status does not allow any more."""
+        with contextlib.suppress(exceptions.ImageNotFound):
+            self._drop_image(Image.get_by_uuid(context, image_uuid))
 
     def _drop_image(self, image: Image) -> None:
         if image.of_glance:
@@ -297,17 +305,13 @@ class Lifecycle:
             if not leftover:
                 self._gone(context, current, networks)
 
-    def hasten_delete(
-        self, context: RequestContext, container: Container, *, force: bool, stop_timeout: int | None
-    ) -> bool:
-        """End the processes for ``delete`` while a stop waits for them. Returns that the container is still there."""
+    def hasten_delete(self, container: Container, stop_timeout: int | None) -> None:
+        """End the processes for ``delete`` while a stop waits for them."""
         with logged("end the processes of", container.uuid), contextlib.suppress(exceptions.Conflict):
-            current = Container.get_by_uuid(context, container.uuid)
-            if current.status == Status.DELETING and stop_timeout is not None:
-                self._driver.stop(current, stop_timeout)
-            elif current.status == Status.DELETING:
-                self._driver.kill(current)
-        return False
+            if stop_timeout is not None:
+                self._driver.stop(container, stop_timeout)
+            else:
+                self._driver.kill(container)
 
     def _abandon(self, context: RequestContext, container: Container, networks: set[str]) -> None:
         """Hide the container from everybody but this host, which keeps its row as a leftover."""

@@ -36,13 +36,13 @@ class NetworkAttachments:
         """Plug the container into the network of its new port. If this fails, remove the port."""
         with self._change(context, container, "network_attach", TaskState.NETWORK_ATTACHING) as failed:
             if failed is not None:
-                self._withdraw(context, failed, port, leaving=True)
+                self.withdraw(context, failed, port, leaving=True)
 
     def detach(self, context: RequestContext, container: Container, *, port: str) -> None:
         """Unplug the container from the networks of its leaving ports. If this fails, the ports stay."""
         with self._change(context, container, "network_detach", TaskState.NETWORK_DETACHING) as failed:
             if failed is not None:
-                self._withdraw(context, failed, port, leaving=False)
+                self.withdraw(context, failed, port, leaving=False)
 
     @contextlib.contextmanager
     def _change(
@@ -111,7 +111,7 @@ class NetworkAttachments:
                     f"{', '.join(nodes)}, which nobody can take from it. Delete the container instead."
                 )
 
-    def _withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
+    def withdraw(self, context: RequestContext, container: Container, port: str, *, leaving: bool) -> None:
         """Undo a failed change of ``port``: remove the port if ``leaving``, else keep it."""
         for each in NetworkPort.list_by_container(context, container.uuid):
             if each.uuid == port:

@@ -5,13 +5,13 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from zun.common import exceptions, states
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.naming import named
-from zun.common.states import TRANSITIONAL, Status, TaskState
-from zun.compute.container.reconcile_rules import awaits_reboot
+from zun.common.states import TaskState
+from zun.compute.container.observed import awaits_reboot
 from zun.compute.host.holdings import Holdings
-from zun.compute.work.work_queues import QueueBusy, WorkQueues
+from zun.compute.work.queue import Key, Queue, QueueBusy
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
 
@@ -20,17 +20,30 @@ LOG = logging.getLogger(__name__)
 PATIENCE = 5.0  # seconds, with an operation under way, of who has a caller that waits
 TOO_LATE = "The container is gone, or its status does not allow this any more."
 
-_ACCEPTED = {"reboot": Status.RESTARTING, "rebuild": Status.REBUILDING}  # set by the API when it accepts these
+
+CONTAINER = "container"
+"""The kind of the keys of containers in the queue. A capsule is one."""
+
+
+def key_of(uuid: str) -> Key:
+    """Return the key of a container in the queue."""
+    return Key(CONTAINER, uuid)
+
+
+def row_of(context: RequestContext, uuid: str) -> Container | None:
+    """Return the container as its row is now, or None if it is gone. A conductor also returns None for another host's.
+    """
+    return next(iter(Container.list_by_uuids(context, [uuid])), None)
 
 
 class Operations:
-    """Operations on the containers of one host. Each takes its turn in the container's queue."""
+    """Operations on the containers of one host. Each has the turn of the container in the queue."""
 
-    def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings, queues: WorkQueues) -> None:
+    def __init__(self, hostname: str, notifier: Notifier, holdings: Holdings, queue: Queue) -> None:
         self._hostname = hostname
         self._notifier = notifier
         self._holdings = holdings
-        self.queues = queues
+        self.queue = queue
 
     @contextlib.contextmanager
     def undisturbed(
@@ -42,12 +55,12 @@ class Operations:
         """
         with contextlib.ExitStack() as turn:
             try:
-                turn.enter_context(self.queues.turn(uuid, patience))
+                turn.enter_context(self.queue.turn(key_of(uuid), patience))
             except QueueBusy:
-                found = _found(context, uuid)
-                called = uuid if found is None else named(found)
-                raise exceptions.ContainerBusy(container=called, reason=_doing(found)) from None
-            yield _found(context, uuid)
+                row = row_of(context, uuid)
+                called = uuid if row is None else named(row)
+                raise exceptions.ContainerBusy(container=called, reason=_doing(row)) from None
+            yield row_of(context, uuid)
 
     @contextlib.contextmanager
     def action(
@@ -55,13 +68,13 @@ class Operations:
     ) -> Iterator[Container | None]:
         """Give the container with ``task_state`` set. The end of the block saves it and notifies.
 
-        None when it is gone, on another host, or not in a status for ``action`` any more.
+        None when it is gone, on another host, or its status changes at this moment.
         """
         with self.undisturbed(context, uuid) as current:
             if current is not None and current.host != self._hostname:
                 LOG.warning("Container %s is on host %s: no %s here", uuid, current.host, action)
                 current = None
-            if current is None or not _still_allowed(action, task_state, current) or not _begun(current, task_state):
+            if current is None or not _begun(current, task_state):
                 yield None
                 return
             before = current.status
@@ -120,13 +133,6 @@ class Operations:
             container.save(only_from=only_from)
 
 
-def _found(context: RequestContext, uuid: str) -> Container | None:
-    try:
-        return Container.get_by_uuid(context, uuid)
-    except exceptions.ContainerNotFound:
-        return None
-
-
 def _doing(container: Container | None) -> str:
     """Return the reason of ContainerBusy: the operation that is under way."""
     if container is None or container.task_state is None:  # a commit writes none, and a resize has none
@@ -144,16 +150,3 @@ def _begun(container: Container, task_state: TaskState) -> bool:
         container.obj_reset_changes(["task_state"])
         return False
     return True
-
-
-def _still_allowed(action: str, task_state: TaskState, container: Container) -> bool:
-    # One with a status of its own is done once: if it was taken up before its message came, it has that no more.
-    due = {_ACCEPTED[action]} if action in _ACCEPTED else states.ALLOWED[action]
-    # An interrupted one is taken up where it was, whatever the runtime has made of the container since.
-    interrupted = container.task_state == task_state and container.status not in TRANSITIONAL - {Status.RESTARTING}
-    # A stop or a kill does not end an accepted reboot, which is still to come or was lost.
-    free = action in _ACCEPTED or not awaits_reboot(container)
-    if interrupted or (container.status in due and free):
-        return True
-    LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
-    return False

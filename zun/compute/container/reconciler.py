@@ -3,16 +3,15 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.states import STEADY, Kind, Status
 from zun.compute.container.capsules import CapsuleMembers
-from zun.compute.container.creation import Creation
 from zun.compute.container.device_rules import given_to, reason_now
+from zun.compute.container.observed import limited_otherwise, observed
 from zun.compute.container.operations import Operations
-from zun.compute.container.reconcile_rules import awaits_reboot, limited_otherwise, take_over
 from zun.compute.container.record import logged
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.shared_pool import SharedPool
@@ -29,14 +28,6 @@ from zun.volume.volumes import Volumes
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The result of a look: ``to_rebuild``, or the ``capsule`` with which the container is to be looked at."""
-
-    to_rebuild: bool = False
-    capsule: str | None = None
-
-
 class Reconciler:
     def __init__(
         self,
@@ -48,7 +39,6 @@ class Reconciler:
         volumes: Volumes,
         operations: Operations,
         members: CapsuleMembers,
-        creation: Creation,
         objects: RuntimeObjects,
         records: Records,
     ) -> None:
@@ -59,7 +49,6 @@ class Reconciler:
         self._volumes = volumes
         self._operations = operations
         self._members = members
-        self._creation = creation
         self._objects = objects
         self._records = records
 
@@ -106,58 +95,31 @@ class Reconciler:
                         LOG.warning("Container %s has other limits than it holds; it gets these", container.uuid)
                         self._pool.change(container, plan, cpu=container.cpu, memory=container.memory)
 
-    def sync(self, context: RequestContext, uuid: str) -> bool:
-        """Look at a container, or at a member and then its capsule. Returns whether to ``rebuild`` the container."""
-        seen = self.look(context, uuid)
-        return seen.to_rebuild if seen.capsule is None else self.look_at_member(context, uuid, seen.capsule)
-
-    def look(self, context: RequestContext, uuid: str) -> Seen:
-        """Bring the row of a container to what the runtime says.
-
-        Nothing is done about a member of a capsule: ``look_at_member`` needs the turn of the capsule first.
-        """
-        with self._operations.undisturbed(context, uuid) as current:
-            if current is not None and current.capsule_uuid is not None:
-                return Seen(capsule=current.capsule_uuid)
-            return Seen(self._look_at(context, current))
-
-    def look_at_member(self, context: RequestContext, uuid: str, capsule: str) -> bool:
-        """Bring the row of a member to what the runtime says, and take the next step of its capsule.
-
-        Returns whether to ``rebuild`` the member.
-        """
-        with self._operations.queues.turn(capsule):  # the capsule's creation works on its members as well
-            with self._operations.undisturbed(context, uuid) as current:
-                to_rebuild = self._look_at(context, current)
-            if not self._creation.resume(context, capsule):
-                self.look(context, capsule)
-        return to_rebuild
-
-    def _look_at(self, context: RequestContext, current: Container | None) -> bool:
-        if current is None or current.host != self._hostname or awaits_reboot(current):
-            return False
-        before, state = current.status, self._seen(context, current)
-        wrong = self._limited(current, state)
-        if wrong is not None:
-            state = self._seen(context, current)
-        take_over(current, state)
-        if wrong is not None and current.status != before:
-            current.status_reason = wrong
-        self._look_at_devices(current)
-        heal = before != current.status == Status.REBUILDING
-        if heal:
-            ContainerActionEvent.ask(context, current.uuid, current.project_id, "rebuild")
+    def compare(
+        self, context: RequestContext, container: Container, state: RuntimeState | None, wrong: Mapping[str, Any]
+    ) -> None:
+        """Bring the row of a container to ``state``, what the runtime shows. ``wrong`` are its columns that differ."""
+        before = container.status
+        ended = self._limited(container, state)
+        if ended is not None:
+            wrong = observed(container, self.seen(context, container))
+        for name, value in wrong.items():
+            setattr(container, name, value)
+        if ended is not None and container.status != before:
+            container.status_reason = ended
+        self._look_at_devices(container)
         try:
-            self._operations.save(context, current, before)
+            self._operations.save(context, container, before)
         except exceptions.StatusChanged as exc:
             LOG.info("%s", exc)
-            return False
-        if current.status != Status.DELETED:
-            self._records.keep_whole(context, current)
-        if current.status != before:
-            LOG.info("Container %s is %s, it was %s", current.uuid, current.status, before)
-            self._notifier.status_changed(context, current)
-        return heal
+            return
+        if before != container.status == Status.REBUILDING:  # now: somebody may have accepted something else meanwhile
+            ContainerActionEvent.ask(context, container.uuid, container.project_id, "rebuild")
+        if container.status != Status.DELETED:
+            self._records.keep_whole(context, container)
+        if container.status != before:
+            LOG.info("Container %s is %s, it was %s", container.uuid, container.status, before)
+            self._notifier.status_changed(context, container)
 
     def _limited(self, container: Container, state: RuntimeState | None) -> str | None:
         """Limit the huge pages of a process that the runtime started by itself: its control group is a new one.
@@ -192,7 +154,7 @@ class Reconciler:
             with logged("move network interfaces into", container.uuid):
                 self._driver.join_interfaces(container, devices)
 
-    def _seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
+    def seen(self, context: RequestContext, container: Container) -> RuntimeState | None:
         """Return the runtime's state of a container. A running capsule has the status of its members."""
         state = self._driver.show(container)
         if container.kind == Kind.CAPSULE and state is not None and state.status == Status.RUNNING:

@@ -15,7 +15,7 @@ from zun.common.context import RequestContext
 from zun.common.states import Kind, Status
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.networks import Networks
-from zun.compute.container.reconcile_rules import take_over, told_by_runtime
+from zun.compute.container.observed import take_over, told_by_runtime
 from zun.compute.container.record import logged
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.images.images import Accounts, ImageStore, made_of, seen_now_and_then

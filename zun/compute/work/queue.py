@@ -232,6 +232,12 @@ class Queue:
                 item.lingers = False
                 self._ended.wait_for(lambda: item.beside is None)
 
+    def lane_of(self, key: Key) -> Lane | None:
+        """Return the lane in which the handler of ``key`` runs now, None if it does not run."""
+        with self._lock:
+            item = self._items.get(key)
+            return None if item is None else item.runs
+
     def busy(self) -> set[Key]:
         """Return the keys under work, and those that wait in another lane than LOOK, perhaps for a later time."""
         with self._lock:

@@ -21,6 +21,13 @@ def asked(action, container, number=1):
     return context
 
 
+def wanted(action, container, number=1, **arguments):
+    """Accept the action as the API does, and send no message."""
+    context = asked(action, container, number)
+    who = {"request_id": context.request_id, "user_id": "alice", "project_id": "demo"}
+    db_actions.note_arguments(container.uuid, action, arguments, **who)
+
+
 def ended(container, request_id="req-1"):
     """Wait for the end of an action; return its message and its (event, result) pairs."""
 

@@ -12,9 +12,10 @@ from oslo_utils import uuidutils
 
 from zun import conf as zun_conf
 from zun.common import exceptions
-from zun.common.context import RequestContext, admin_context
+from zun.common.context import RequestContext
+from zun.compute.container.operations import key_of
 from zun.compute.service import ComputeService
-from zun.compute.work.work_queues import Kind
+from zun.compute.work.queue import Lane
 from zun.container.fake import InMemoryDriver
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
@@ -25,6 +26,7 @@ from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
+from zun.tests.host_in_memory import look_now
 from zun.topology import CpuSet, HostTopology, NUMACell, Usage
 from zun.volume.fake import InMemoryVolumeDriver
 
@@ -112,6 +114,8 @@ class Requests(ComputeAPI):
     def delete(
         self, context: RequestContext, container: Container, force: bool = False, stop_timeout: int | None = None
     ) -> None:
+        if _exists(container.uuid):
+            db.update(container.uuid, {"status": "Deleting"})
         self.want(context, container, "delete", force=force, stop_timeout=stop_timeout)
 
     def resize(self, context: RequestContext, container: Container, **size: Any) -> None:
@@ -207,24 +211,24 @@ class Cloud:
         As it does for ever: one comparison leaves to the next whatever it meets at work, be it for a look alone.
         """
         agent = self.agents[host]
-        return wait_for(lambda: what() or (None if agent.queues.busy() else agent._sync_all()))
+        return wait_for(lambda: what() or (None if agent.queue.busy() else agent._compare()))
 
     def stop_looking(self, host: str) -> None:
         """From now on ``host`` looks at a container only when the test asks: no news of its runtime change a row."""
-        self.agents[host]._threads[Kind.LOOK].shutdown(wait=True, cancel_futures=True)
+        self.agents[host]._threads[Lane.LOOK].shutdown(wait=True, cancel_futures=True)
 
     def waiting(self, uuid: str) -> int:
         """Return how many pieces of work wait for their turn in the container's queue, or in its capsule's."""
-        queues = [agent.queues._queues.get(uuid, []) for agent in self.agents.values()]
-        return sum(work.thread is None for queue in queues for work in list(queue))
+        items = [agent.queue._items.get(key_of(uuid)) for agent in self.agents.values()]
+        return sum(len(each.calls) + (each.lane is not None) for each in items if each is not None)
 
     def quiet(self, host: str, uuid: str) -> bool:
         """Return whether nothing is under way or waits in the container's queue."""
-        return uuid not in self.agents[host].queues._queues
+        return key_of(uuid) not in self.agents[host].queue._items
 
     def look(self, container: Container) -> Container:
         """Have the container's host bring its row to what the runtime says; return the container after this."""
-        self.agents[container.host].parts.reconciler.sync(admin_context(), container.uuid)
+        look_now(self.agents[container.host].parts, container.uuid)
         return self.settled(container)
 
     def gone(self, container: Container) -> None:

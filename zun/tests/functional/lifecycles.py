@@ -29,10 +29,11 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.secrets import Cipher
 from zun.compute import service as service_module
+from zun.compute.container import road
 from zun.compute.container.networks import settled
 from zun.compute.container.operations import TOO_LATE
 from zun.compute.service import ComputeService
-from zun.compute.work.work_queues import Kind
+from zun.compute.work.queue import Lane, Queue
 from zun.conductor.endpoint import ConductorEndpoint
 from zun.conductor.facts import Facts
 from zun.container.driver.events import RuntimeEvent
@@ -81,11 +82,9 @@ class _Task:
     def __call__(self) -> None:
         self._work(*self._arguments)
 
-    def beside(self, queues: Any) -> bool:
+    def beside(self, queue: Queue) -> bool:
         """Return whether the work runs beside a stop that is under way."""
-        key, work = self._arguments
-        first = queues._queues[key][0]
-        return work.beside is not None and work is not first and first.stops
+        return self._work == queue._work_beside
 
 
 class _Told(logging.Handler):
@@ -179,6 +178,7 @@ class World:
         before = self._kills
         while True:
             self._todo: list[Any] = []
+            self._now = 0.0
             agent, self._running = _Agent(), None
             self.service = ComputeService(
                 self._conf,
@@ -194,7 +194,8 @@ class World:
                     rpc.get_transport(self._conf, f"inproc:///{self._uuid()}")
                 )
                 self.service._scheduler_api.claim_refused = self._refused  # type: ignore[method-assign]
-                self.service.queues._executors = dict.fromkeys(Kind, Drawn(self._todo))
+                self.service.queue._threads = dict.fromkeys(Lane, Drawn(self._todo))
+                self.service.queue._clock = lambda: self._now
                 self.service._update_inventory()
                 self.service._recover(admin_context())
                 break
@@ -256,7 +257,7 @@ class World:
     def _happen(self) -> None:
         self.happened += 1
         drawn = self.random.random()
-        beside = [task for task in self._todo if task.beside(self.service.queues)]
+        beside = [task for task in self._todo if task.beside(self.service.queue)]
         if beside and drawn < 0.6:
             self.besides += 1
             task = self.random.choice(beside)
@@ -385,31 +386,31 @@ class World:
         while not self._events.empty():
             event = self._events.get()
             if self.random.random() < 0.9:
-                self.service._look_at(event.uuid)
+                self.service.parts.road.look_soon(event.uuid)
         ways: list[Callable[[], object]] = []
         if self.messages:
             ways.append(self.deliver)
         if self._todo:
             ways.append(lambda: self._todo.pop(self.random.randrange(len(self._todo)))())
         if not ways:
-            return False
+            self._now += 1000.0  # what failed is done again
+            self.service.queue.tick()
+            return bool(self._todo)
         with self._acting():
             self.random.choice(ways)()
         return True
 
     def idle(self) -> bool:
         """Return whether the agent works on nothing now."""
-        return all(work.thread is None for queue in self.service.queues._queues.values() for work in queue)
+        return all(each.owner is None for each in self.service.queue._items.values())
 
     def compare(self) -> None:
         with self._acting():
-            self.service._sync_all()
+            self.service._compare()
 
     def settle(self) -> None:
         """Let nothing happen any more, and everything be done and compared."""
         self._kills = self._happenings = 0.0
-        late = mock.patch.object(service_module, "LATE_SECONDS", -60)
-        late.start()
         self._start_agent()
         for _ in range(4):
             while self.step():
@@ -417,11 +418,10 @@ class World:
             self.compare()
             for row in db.unplaced():  # as a scheduler does whose message was lost
                 self.create(admin_context(), Container.from_row(None, row))
-        with mock.patch.object(service_module, "LOST_SECONDS", -60):
+        with mock.patch.object(service_module, "LOST_SECONDS", -60), mock.patch.object(road, "ARGUMENTS_SECONDS", -60):
             self.compare()
             while self.step():
                 self.check()
-        late.stop()
         container_actions.end_lost(None, timeutils.utcnow())  # as a scheduler does
 
     # What must be true.
@@ -449,7 +449,7 @@ class World:
         usage, objects, rows = self.service.tracker.usage, self.driver.runtime.objects, self.containers()
         assert set(usage.owners) == {row["uuid"] for row in rows if row["cpuset"]}
         assert set(objects) <= set(usage.owners)
-        assert self.service.queues._queues == {}
+        assert self.service.queue._items == {}
         for row in rows:
             uuid, found = row["uuid"], objects.get(row["uuid"])
             assert row["task_state"] is None and row["status"] in SETTLED, f"{uuid}: {row['status']}"

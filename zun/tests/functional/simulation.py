@@ -28,7 +28,6 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Status
-from zun.compute.container.reconcile_rules import Step, first_step
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.inventory import inventory
 from zun.compute.host.shared_pool import SharedPool
@@ -43,7 +42,7 @@ from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import COMPARE_TOGETHER, HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.tests.fixtures import AtOnce, new_container
-from zun.tests.host_in_memory import parts_in_memory
+from zun.tests.host_in_memory import look_now, parts_in_memory
 from zun.tests.unit.compute.ledger import Books
 from zun.topology import CpuSet, HostTopology, Plan, Refusal, Usage, plan
 
@@ -121,13 +120,7 @@ class Agent:
         runtime = self.driver.list()
         self.parts.reconciler.restore(containers, runtime, self.tracker.recover_lost(containers, runtime))
         for container in containers:
-            step = first_step(container)
-            if step is Step.RESUME_CREATE:
-                self.parts.creation.resume(context, container.uuid)
-            elif step is Step.DELETE:
-                self.parts.lifecycle.delete(context, container, force=True)
-            else:
-                self.parts.reconciler.sync(context, container.uuid)
+            look_now(self.parts, container.uuid)
 
 
 class Scheduler:

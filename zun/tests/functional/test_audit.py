@@ -10,6 +10,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute.audit import auditor
 from zun.compute.audit.auditor import Reading
+from zun.compute.container.operations import key_of
 from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
@@ -282,7 +283,7 @@ def test_a_container_that_stays_busy_is_not_waited_for(cloud, context, driver, d
     """Not by its row: nobody writes that an image is made of it."""
     monkeypatch.setattr(auditor, "PATIENCE", 0.1)
     by_hand(driver, dedicated, "0-7")
-    with cloud.agents["one"].queues.turn(dedicated.uuid):
+    with cloud.agents["one"].queue.turn(key_of(dedicated.uuid)):
         answer = audit(cloud, context, repair=True)
     assert (answer["findings"], answer["containers"]) == ([], {"ok": 0, "skipped": 1})
 

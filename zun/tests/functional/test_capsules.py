@@ -18,6 +18,7 @@ from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, machine, without
+from zun.tests.host_in_memory import look_now
 from zun.topology import CpuSet
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device, DeviceType
@@ -162,7 +163,7 @@ def test_a_member_that_ends_while_it_is_started_is_told(cloud, context):
         if container.capsule_uuid is None:
             return
         driver.exit(container.uuid, 3)
-        looks.append(threading.Thread(target=parts.reconciler.sync, args=(admin_context(), container.uuid)))
+        looks.append(threading.Thread(target=look_now, args=(parts, container.uuid)))
         looks[0].start()
         wait_for(lambda: cloud.waiting(container.capsule_uuid))
 
@@ -231,9 +232,9 @@ def test_members_are_ended_later_if_database_was_unreachable(cloud, context, mon
     driver.fail("delete", exceptions.Unavailable(), times=1000)
     uuid = submit(cloud, context, member(1.0))
     wait_for(lost.is_set)
-    wait_for(lambda: not agent.queues.busy())
+    wait_for(lambda: not agent.queue.busy())
     driver.end_failures("delete")
-    agent._sync_all()
+    agent._compare()
     _, (only,) = settled(cloud, uuid, "Running", "Error")
     assert only["status"] in ("Running", "Error")
 

@@ -798,5 +798,5 @@ def test_containers_of_a_cloud(database, context, cinder, client, tmp_path):
         cloud.gone(container)
         assert host.machine.connected == {} and cinder.volumes[volume]["status"] == "in-use"
         cinder.failures.clear()
-        wait_for(lambda: agent._sync_all() or host.empty())
+        wait_for(lambda: agent._compare() or host.empty())
         assert cinder.volumes[volume]["status"] == "available"

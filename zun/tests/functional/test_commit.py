@@ -138,7 +138,7 @@ def test_one_that_could_not_note_its_end_is_an_error(cloud, context, monkeypatch
         patch.setattr(db, "update", gone_away)
         uuid = commit(cloud, context, source)
         assert ended(source)[0] == "Error"
-    wait_for(lambda: not agent.queues.busy())
+    wait_for(lambda: not agent.queue.busy())
     assert (seen, db.get(uuid)["status"]) == ([("Committing", None)], "Committing")
     agent._end_lost(context)
     assert db.get(uuid)["status"] == "Error"
@@ -157,7 +157,7 @@ def test_one_that_waits_behind_a_long_stop_is_not_lost(cloud, context, monkeypat
         cloud.compute_api.stop(context, source, timeout=900)
         assert stopping.wait(60)
         uuid = commit(cloud, context, source)
-        wait_for(lambda: uuid in agent.queues.busy())
+        wait_for(lambda: any(each["arguments"].get("image") == uuid for each in db_actions.wanted(source.uuid)))
         monkeypatch.setattr(service, "LOST_SECONDS", -60)
         agent._end_lost(context)
         assert db.get(uuid)["status"] == "Committing"

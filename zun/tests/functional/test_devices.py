@@ -184,8 +184,8 @@ def test_held_device_stays_offered_at_a_restart(cloud, context, run, caplog):
 def test_a_device_of_a_lost_row_is_offered_to_nobody(cloud, context, run, fields, caplog):
     """The container runs on without a row. It has its device, whatever the database says."""
     lost = run("/dev/card0", **fields)
-    cloud.agents["one"]._sync_all()
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    cloud.agents["one"]._compare()
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     cloud.stop_agent("one")
     with session.writer() as connection:
         connection.execute(models.containers.delete().where(models.containers.c.uuid == lost.uuid))
@@ -202,8 +202,8 @@ def test_a_lost_row_whose_device_another_has_is_refused(cloud, context, run):
     """The record is from a backup of the host's files, and the device was given again meanwhile."""
     lost = run("/dev/card0")
     agent = cloud.agents["one"]
-    agent._sync_all()
-    wait_for(lambda: not agent.queues.busy())
+    agent._compare()
+    wait_for(lambda: not agent.queue.busy())
     with session.writer() as connection:
         connection.execute(models.containers.delete().where(models.containers.c.uuid == lost.uuid))
     agent.tracker.release(lost.uuid)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from zun.common import exceptions
-from zun.compute.container.reconcile_rules import GONE
+from zun.compute.container.observed import GONE
 from zun.container.driver.facts import EngineFacts, Store
 from zun.db import compute_nodes, services
 from zun.db import containers as db
@@ -111,8 +111,8 @@ def test_other_store_ends_no_container(cloud, context, driver, status):
     driver.replace_engine(OTHER)
     looks(cloud)
     agent = cloud.agents["one"]
-    agent._sync_all()
-    wait_for(lambda: not agent.queues.busy())
+    agent._compare()
+    wait_for(lambda: not agent.queue.busy())
     assert [db.get(each.uuid) for each in kept] == rows
     assert agent.tracker.usage == usage
     away = engine("one")["away"]
@@ -122,7 +122,7 @@ def test_other_store_ends_no_container(cloud, context, driver, status):
     driver.replace_engine(first.engine)
     looks(cloud)
     wait_for(lambda: known_away(cloud) is None)
-    wait_for(lambda: not agent.queues.busy())
+    wait_for(lambda: not agent.queue.busy())
     assert [db.get(each.uuid)["status"] for each in kept] == [row["status"] for row in rows]
     assert cloud.run(context).host == "one"
 

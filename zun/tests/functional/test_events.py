@@ -10,15 +10,14 @@ import pytest
 
 from zun.common import exceptions
 from zun.common.states import TaskState
-from zun.compute import service
-from zun.compute.container.reconcile_rules import GONE
-from zun.compute.work.work_queues import Work
+from zun.compute.container.observed import GONE
+from zun.compute.container.operations import key_of
 from zun.container.driver.state import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.host_in_memory import look_now
 
 NEVER = 10_000  # seconds
 
@@ -168,7 +167,7 @@ def test_a_look_that_sees_no_news_writes_nothing(cloud, context, driver):
     container = cloud.run(context)
     quiet(cloud, container)
     before = db.get(container.uuid)
-    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
+    look_now(cloud.agents["one"].parts, container.uuid)
     assert db.get(container.uuid) == before
 
 
@@ -179,7 +178,7 @@ def test_a_look_writes_only_what_it_saw(cloud, context, driver):
     driver.cut_events()
     driver.exit(container.uuid)
     driver.before("show", lambda _: db.update(container.uuid, {"task_state": "container_stopping"}))
-    cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
+    look_now(cloud.agents["one"].parts, container.uuid)
     row = db.get(container.uuid)
     assert (row["status"], row["task_state"]) == ("Stopped", "container_stopping")
 
@@ -201,7 +200,7 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
     with cloud.agents["one"].parts.operations.undisturbed(context, container.uuid) as left:
         # None: the look at all containers with which the agent begins came late and took the deletion up.
         assert left is None or (left.status, left.host, left.cpuset is None) == ("Deleting", "one", False)
-    cloud.compute_api.delete(context, Container.get_by_uuid(context, container.uuid), force=True)
+    cloud.agents["one"]._compare()
     cloud.gone(container)
     assert driver.list() == {}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
@@ -210,17 +209,27 @@ def test_a_creation_leaves_its_deletion_what_there_is(cloud, context, driver, fa
 
 @pytest.mark.parametrize("status", ["Restarting", "Rebuilding", "Deleting"])
 def test_a_look_leaves_what_was_accepted_meanwhile(cloud, context, driver, status):
+    """And goes on with it: what it had seen before counts no more."""
     driver.cut_events()  # nobody else looks
     container = cloud.run(context)
 
-    def meanwhile(_):
-        driver.exit(container.uuid)
-        db.update(container.uuid, {"status": status})
+    accepted = []
 
+    def meanwhile(_):
+        if not accepted:
+            accepted.append(status)
+            driver.exit(container.uuid, 3)
+            db.update(container.uuid, {"status": status})
+
+    wait_for(lambda: cloud.quiet("one", container.uuid))
     driver.before("show", meanwhile)
-    assert not cloud.agents["one"].parts.reconciler.sync(context, container.uuid)
-    row = db.get(container.uuid)
-    assert (row["status"], row["exit_code"]) == (status, None)
+    look_now(cloud.agents["one"].parts, container.uuid)
+    after = {each["uuid"]: (each["status"], each["exit_code"]) for each in db.of_uuids([container.uuid])}
+    assert after == {
+        "Restarting": {container.uuid: ("Restarting", None)},
+        "Rebuilding": {container.uuid: ("Running", None)},
+        "Deleting": {},
+    }[status]
 
 
 # reboot
@@ -233,9 +242,8 @@ def restarted(container):
 
 
 @pytest.fixture
-def narrow(database, monkeypatch):
+def narrow(database):
     """A host with one worker and one look at a time."""
-    monkeypatch.setattr(service, "SPARE_LOOKS", 0)
     cloud = Cloud({"one": machine(cells=1, cores=4)}, compute__workers=1, compute__sync_container_state_interval=3600)
     yield cloud
     cloud.stop()
@@ -257,7 +265,7 @@ def test_a_long_stop_takes_neither_a_worker_nor_a_look(narrow, context, action):
             narrow.accept_reboot(slow)
         getattr(narrow.compute_api, action)(context, slow, timeout=600)
         assert entered.wait(60)
-        narrow.agents["one"]._look_at(slow.uuid)
+        narrow.agents["one"].parts.road.look_soon(slow.uuid)
         narrow.compute_api.pause(context, other)
         becomes(other, status="Paused")
         driver.unpause(other)
@@ -273,12 +281,13 @@ def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context)
     begun, go_on = threading.Event(), threading.Event()
 
     def operation():
-        with agent.queues.turn(container.uuid):
+        with agent.queue.turn(key_of(container.uuid)):
             begun.set()
             assert go_on.wait(60)
 
+    at_work = threading.Thread(target=operation)
     try:
-        agent.queues.put(container.uuid, Work(operation))
+        at_work.start()
         assert begun.wait(60)
         driver.exit(container.uuid, 3)
         driver.exit(other.uuid, 3)
@@ -286,13 +295,14 @@ def test_what_happens_during_an_operation_is_looked_at_after_it(narrow, context)
         assert db.get(container.uuid)["status"] == "Running"
     finally:
         go_on.set()
+        at_work.join()
     becomes(container, status="Stopped", exit_code=3)
 
 
 def test_what_happens_during_a_resize_is_looked_at_after_it(narrow, context):
     """No worker does it: its caller waits for it."""
     container = narrow.run(context)
-    with narrow.agents["one"].queues.turn(container.uuid):
+    with narrow.agents["one"].queue.turn(key_of(container.uuid)):
         narrow.drivers["one"].exit(container.uuid, 3)
         wait_for(lambda: narrow.waiting(container.uuid))
         assert db.get(container.uuid)["status"] == "Running"
@@ -313,25 +323,12 @@ def test_a_look_that_fails_is_not_the_last(cloud, context, driver, caplog):
     becomes(container, status="Stopped", exit_code=3)
 
 
-@pytest.fixture
-def left_to_messages(cloud, monkeypatch):
-    """The comparisons with which the agent begins may come late, and would take up what the API has accepted."""
-    monkeypatch.setattr(cloud.agents["one"], "_take_up", lambda *_: None)
-
-
-@pytest.mark.usefixtures("left_to_messages")
-def test_looks_leave_an_accepted_reboot_to_its_message(cloud, context, driver):
-    container, look = cloud.run(context), cloud.agents["one"].parts.reconciler.sync
+def test_a_look_ends_a_restart_of_the_runtime(cloud, context, driver):
+    container, parts = cloud.run(context), cloud.agents["one"].parts
     quiet(cloud, container)
     driver.cut_events()  # nobody else looks
-    cloud.accept_reboot(container)
-    accepted = db.get(container.uuid)
-    look(context, container.uuid)
-    assert db.get(container.uuid) == accepted
-    cloud.compute_api.reboot(context, container)
-    restarted(container)
     db.update(container.uuid, {"status": "Restarting"})  # as the runtime may have it between two attempts
-    look(context, container.uuid)
+    look_now(parts, container.uuid)
     assert db.get(container.uuid)["status"] == "Running"
 
 
@@ -347,7 +344,6 @@ def test_reboot_with_lost_message_is_resumed_and_done_once(cloud, context, drive
     assert len(reboots) == 1
 
 
-@pytest.mark.usefixtures("left_to_messages")
 @pytest.mark.parametrize("works", [True, False])
 @pytest.mark.parametrize("action", ["stop", "kill", "pause"])
 def test_what_ends_behind_an_accepted_reboot_leaves_it(cloud, context, driver, action, works):
@@ -363,19 +359,14 @@ def test_what_ends_behind_an_accepted_reboot_leaves_it(cloud, context, driver, a
         assert (left.status, left.task_state) == ("Restarting", "container_rebooting")
 
 
-@pytest.mark.usefixtures("left_to_messages")
 def test_what_begins_behind_an_accepted_reboot_leaves_it(cloud, context, driver):
     container, operations = cloud.run(context), cloud.agents["one"].parts.operations
+    quiet(cloud, container)
     cloud.accept_reboot(container)
     accepted = db.get(container.uuid)
-    with operations.action(context, container.uuid, "stop", TaskState.STOPPING) as stopped:
-        assert stopped is None
     with operations.task(context, container.uuid, TaskState.NETWORK_ATTACHING) as attached:
         assert attached is not None
     assert db.get(container.uuid) == accepted
-    db.update(container.uuid, {"status": "Deleting"})
-    with operations.action(context, container.uuid, "reboot", TaskState.REBOOTING) as rebooted:
-        assert rebooted is None
 
 
 # auto_heal

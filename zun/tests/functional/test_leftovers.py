@@ -50,7 +50,7 @@ def leftover(cloud, context, stuck):
 def delete(cloud, context, container):
     cloud.compute_api.delete(context, container, force=True)
     gone(context, container)
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
 
 
 def gone(context, container):
@@ -115,7 +115,7 @@ def test_capsule_keeps_its_claim_until_every_member_is_gone(cloud, context, stuc
     capsule = Container.from_row(context, capsule)
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, capsule, force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queue.busy())
     with pytest.raises(exceptions.NotFound):
         capsules.find(context, uuid, all_projects=True)
     assert [running(cloud, each["uuid"]) for each in members] == [True, False]
@@ -142,7 +142,7 @@ def test_audit_reports_a_capsule_with_only_a_member_left(cloud, context, stuck):
     capsule, members = settled(cloud, uuid, "Running")
     stuck.add(members[0]["uuid"])
     cloud.compute_api.delete(context, Container.from_row(context, capsule), force=True)
-    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: db.get(uuid)["kind"] == "leftover" and not cloud.agents["one"].queue.busy())
     objects = cloud.drivers["one"].runtime.objects
     del objects[uuid]  # somebody at the runtime's command line
     (finding,) = cloud.compute_api.audit(context, "one", repair=False)["findings"]
@@ -156,7 +156,7 @@ def test_a_deletion_that_comes_again_is_tried_again(cloud, context, stuck, lefto
     stuck.clear()
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
     cloud.compute_api.delete(context, leftover, force=False)
-    wait_for(lambda: tried and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: tried and not cloud.agents["one"].queue.busy())
     assert (db.get(leftover.uuid)["status"], db.get(leftover.uuid)["kind"]) == ("Deleting", "leftover")
     cloud.compute_api.delete(context, leftover, force=False)
     cloud.gone(leftover)

@@ -130,7 +130,7 @@ def test_an_operation_that_could_not_write_its_end(cloud, context, monkeypatch):
 
     monkeypatch.setattr(db, "update", once)
     cloud.compute_api.stop(context, container, timeout=1)
-    wait_for(lambda: db.update is real and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: db.update is real and not cloud.agents["one"].queue.busy())
     cloud.compared("one", lambda: db.get(container.uuid)["task_state"] is None)
     assert cloud.settled(container).status == "Stopped"
 
@@ -147,9 +147,9 @@ def test_a_creation_goes_on_when_the_database_is_back(cloud, context, monkeypatc
 
     monkeypatch.setattr(db, "update", once)
     container = cloud.submit(context, **TWO, request={"run": run})
-    wait_for(lambda: db.update is real and not agent.queues.busy())
+    wait_for(lambda: db.update is real and not agent.queue.busy())
     held = held_plan(db.get(container.uuid))
-    agent._sync_all()
+    agent._compare()
     container = cloud.settled(container)
     assert (container.status, container.status_reason, held_plan(container)) == (outcome, None, held)
     assert cloud.drivers["one"].show(container).cpuset_cpus == str(held.cpus)

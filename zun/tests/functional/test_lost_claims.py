@@ -45,7 +45,7 @@ def test_an_agent_starts_and_keeps_what_a_row_does_not_say(cloud, context, caplo
     assert {*agent.tracker.usage.owners} == {lost.uuid, other.uuid}
     assert agent.tracker._disks == {lost.uuid: 3, other.uuid: 0}
     assert agent.tracker.usage.held_cpus == CpuSet("0-3")
-    agent._sync_all()
+    agent._compare()
     for repair in (False, True):
         assert findings(cloud, context, repair) == [(lost.uuid, "drifted", "claim", repair)]
     assert findings(cloud, context) == []
@@ -155,7 +155,7 @@ def test_a_creation_whose_claim_is_lost_ends(cloud, context, text, meanwhile):
         change = "UPDATE containers SET status = 'Creating', task_state = 'container_creating', cpuset = :text"
         connection.execute(sa.text(change), {"text": text})
     agent = cloud.agents["one"] if meanwhile else cloud.start_agent("one")
-    agent._sync_all()
+    agent._compare()
     ended = cloud.settled(lost)
     assert (ended.status, ended.status_reason, ended.cpuset, ended.host) == ("Error", creation.LOST, None, None)
     wait_for(lambda: agent.tracker.usage.owners == ())
@@ -171,7 +171,7 @@ def test_creation_with_lost_claim_and_object_waits_for_audit(cloud, context):
     agent.parts.creation.resume(context, lost.uuid)
     assert db.get(lost.uuid)["status"] == "Creating"
     assert findings(cloud, context, repair=True) == [(lost.uuid, "drifted", "claim", True)]
-    agent._sync_all()
+    agent._compare()
     assert cloud.settled(lost).status == "Running"
 
 
@@ -183,7 +183,7 @@ def test_malformed_value_of_one_container_blocks_no_other(cloud, context, caplog
     agent = restart(cloud)
     assert caplog.text.count(f"A value of containers.{column} in the database is no JSON") == 1
     assert agent.tracker.usage.held_cpus == CpuSet("0-3")
-    agent._sync_all()
+    agent._compare()
     cloud.compute_api.stop(context, other)
     assert wait_for(lambda: db.get(other.uuid)["status"] == "Stopped")
     cloud.compute_api.delete(context, damaged, force=True)

@@ -136,9 +136,9 @@ def test_lost_row_of_a_mixed_container_keeps_its_own_cpus_only(cloud, context):
     mixed = cloud.run(context, **MIXED)
     other = cloud.run(context, **DEDICATED)
     agent = cloud.agents["one"]
-    wait_for(lambda: not agent.queues.busy())
-    agent._sync_all()
-    wait_for(lambda: not agent.queues.busy())
+    wait_for(lambda: not agent.queue.busy())
+    agent._compare()
+    wait_for(lambda: not agent.queue.busy())
     cloud.stop_agent("one")
     with session.writer() as connection:
         connection.execute(models.containers.delete().where(models.containers.c.uuid == mixed.uuid))

@@ -99,7 +99,7 @@ def test_forced_deletion_retries_a_mount_that_is_busy(cloud, context, restarted)
     if restarted:
         cloud.start_agent("one")
     else:
-        cloud.agents["one"]._sync_all()
+        cloud.agents["one"]._compare()
     cloud.gone(container)
     assert cloud.volumes["one"].made == {}
     assert (compute_nodes.usage(["one"]), cloud.drivers["one"].list()) == ({}, {})

@@ -328,7 +328,7 @@ def test_malformed_subnets_block_no_new_network_or_comparison(
         assert network("another") and f"networks.subnets of {damaged} in the database cannot be read" in caplog.text
     right = db_containers.get(good.uuid)["addresses"]
     db_containers.update(good.uuid, {"addresses": {}})
-    cloud.agents["one"]._sync_all()
+    cloud.agents["one"]._compare()
     wait_for(lambda: db_containers.get(good.uuid)["addresses"] == right)
     if subnets != "5":
         assert f"{bad.uuid} is not compared with its networks: networks.subnets of {damaged} in the" in caplog.text

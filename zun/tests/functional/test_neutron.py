@@ -468,7 +468,7 @@ def test_a_deletion_while_neutron_fails(cloud, api, neutron, step, failure):
     assert run(cloud, container)["status"] == "Created"
     neutron.failures[step] = FAILURES[failure][0]
     cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, container.uuid), force=True)
-    wait_for(lambda: containers.of_uuids([container.uuid]) == [] and not cloud.agents["host-1"].queues.busy(), 30)
+    wait_for(lambda: containers.of_uuids([container.uuid]) == [] and not cloud.agents["host-1"].queue.busy(), 30)
     neutron.failures.clear()
     swept(cloud.networks["host-1"], neutron)
     assert [(each["name"], each["device_id"]) for each in neutron.ports.values()] == [("mine", "")]
@@ -499,8 +499,8 @@ def test_the_sweep_spares_containers_without_rows(cloud, api, neutron):
     """The database is lost while they run, and 'zun-db-manage recover' needs their ports at Neutron."""
     agent, driver = cloud.agents["host-1"], cloud.drivers["host-1"]
     row = run(cloud, accepted(api, neutron))
-    agent._sync_all()
-    wait_for(lambda: not agent.queues.busy())
+    agent._compare()
+    wait_for(lambda: not agent.queue.busy())
     with session.writer() as connection:
         for table in reversed(models.metadata.sorted_tables):
             connection.execute(table.delete())
@@ -544,7 +544,7 @@ def test_the_sweep_passes_what_it_cannot_delete(cloud, api, neutron, caplog, ste
     for each in (*neutron.ports.values(), *neutron.groups.values()):
         each["updated_at"] = "2026-01-01T00:00:00Z"
     caplog.clear()
-    wait_for(lambda: not cloud.agents["host-1"].queues.busy())  # its own sweep would come between
+    wait_for(lambda: not cloud.agents["host-1"].queue.busy())  # its own sweep would come between
     cloud.networks["host-1"]._looked_for_groups = time.monotonic() if with_ports else None
     cloud.agents["host-1"]._networks.sweep(CONTEXT)
     wait_for(lambda: not neutron.under_way)
@@ -560,7 +560,7 @@ def test_groups_are_swept_when_ports_are_not(cloud, api, neutron):
     neutron.failures["GET", "ports"] = 500
     for each in neutron.groups.values():
         each["updated_at"] = "2026-01-01T00:00:00Z"
-    wait_for(lambda: not cloud.agents["host-1"].queues.busy())  # its own sweep would look for the groups meanwhile
+    wait_for(lambda: not cloud.agents["host-1"].queue.busy())  # its own sweep would look for the groups meanwhile
     cloud.networks["host-1"]._looked_for_groups = None
     cloud.agents["host-1"]._networks.sweep(CONTEXT)
     assert neutron.groups == {}

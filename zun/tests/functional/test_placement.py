@@ -11,6 +11,7 @@ import pytest
 from zun.common import exceptions
 from zun.compute import endpoint
 from zun.compute.container import resizer
+from zun.compute.container.operations import key_of
 from zun.db import compute_nodes
 from zun.db import containers as db
 from zun.scheduler.bookings import Bookings
@@ -155,7 +156,7 @@ def test_busy_container_does_not_block_inventory_update(halved, context, monkeyp
     monkeypatch.setattr(resizer, "PATIENCE", 0.05)
     agent = halved.agents["one"]
     alone = halved.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
-    with agent.queues.turn(alone.uuid), ThreadPoolExecutor(1) as pool:
+    with agent.queue.turn(key_of(alone.uuid)), ThreadPoolExecutor(1) as pool:
         halved.machines["one"] = machine(cells=1, cores=4, threads=2)
         pool.submit(agent._update_inventory).result(60)
         assert agent.tracker.topology.cpus == CpuSet("0-7")

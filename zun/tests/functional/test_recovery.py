@@ -34,7 +34,7 @@ def cloud(database):
 
 def lose_database(cloud):
     """Stop the agent, empty every table, and start the agent again: what follows is a new database."""
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     cloud.stop_agent("one")
     with session.writer() as connection:
         for table in reversed(models.metadata.sorted_tables):
@@ -69,8 +69,8 @@ def test_rows_return_and_nothing_is_restarted(cloud, context):
     shared = cloud.run(context, cpu=0.5, memory=64)
     stopped = cloud.run(context, **TWO, command=["true"])
     wait_for(lambda: db.get(stopped.uuid)["status"] == "Stopped")
-    cloud.agents["one"]._sync_all()
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    cloud.agents["one"]._compare()
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     uuids = [dedicated.uuid, shared.uuid, stopped.uuid]
     before = {uuid: facts(uuid) for uuid in uuids}
     usage, processes = cloud.agents["one"].tracker.usage, started(cloud)
@@ -119,8 +119,8 @@ def test_nobody_gets_the_cpus_of_a_lost_container(cloud, context):
 def test_members_return_with_their_capsule(cloud, context):
     uuid = submit(cloud, context, member(2.0), member(1.0))
     capsule, members = settled(cloud, uuid, "Running")
-    cloud.agents["one"]._sync_all()
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    cloud.agents["one"]._compare()
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     before, processes = [facts(each["uuid"]) for each in (capsule, *members)], started(cloud)
     lose_database(cloud)
     assert set(recover(cloud).values()) == {None}
@@ -140,7 +140,7 @@ def test_networks_return_with_their_addresses(cloud, context):
     wait_for(lambda: noted(cloud, container.uuid)["ports"])
     lose_database(cloud)
     assert recover(cloud) == {container.uuid: None}
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     again = network_ports.of_container(container.uuid)
     assert [(each["uuid"], each["ipv4"]) for each in again] == [(each["uuid"], each["ipv4"]) for each in ports]
     assert db.get(container.uuid)["addresses"] == addresses and dict(cloud.networks["one"].plugged) == plugged
@@ -158,7 +158,7 @@ def test_group_and_registry_that_are_lost_are_left_out(cloud, context):
 def lost(cloud, context):
     container = cloud.run(context, **TWO)
     wait_for(lambda: noted(cloud, container.uuid)["container"]["container_id"])
-    wait_for(lambda: cloud.drivers["one"].heard() and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: cloud.drivers["one"].heard() and not cloud.agents["one"].queue.busy())
     return container
 
 

@@ -48,7 +48,7 @@ def cloud(database, go_on):
 def compare(cloud):
     """More often than there are workers."""
     for _ in range(2 * WORKERS):
-        cloud.agents["one"]._sync_all()
+        cloud.agents["one"]._compare()
 
 
 def test_slow_creation_delays_no_comparison_and_no_container(cloud, context, go_on):
@@ -83,7 +83,7 @@ def test_what_was_kept_waiting_is_done_by_a_later_comparison(cloud, context, go_
     assert networks.asked.wait(60)
     go_on.set()
     networks.bridges.add("left")
-    wait_for(lambda: cloud.agents["one"]._sync_all() or not networks.bridges)
+    wait_for(lambda: cloud.agents["one"]._compare() or not networks.bridges)
 
 
 def test_queued_operations_of_one_container_block_no_other(cloud, context, go_on):

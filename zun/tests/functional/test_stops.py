@@ -6,13 +6,14 @@ import threading
 import pytest
 
 from zun.common import exceptions
-from zun.compute.container.reconcile_rules import RESTARTS
+from zun.compute.container.observed import RESTARTS
+from zun.compute.container.operations import key_of
 from zun.container.fake import lifecycle
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended
+from zun.tests.functional.actions import HOUR, WELL, accept_delete, asked, ended, wanted
 from zun.tests.functional.cloud import Cloud, machine
 
 IGNORES_TERM = ["sh", "-c", "trap '' TERM; sleep 1000"]
@@ -81,7 +82,7 @@ def test_a_kill_whose_message_comes_twice(cloud, container):
     asking = asked("kill", container, 3)
     for _ in range(2):
         cloud.compute_api.kill(asking, container)
-    wait_for(lambda: ended(container, "req-3") and not cloud.agents["one"].queues.busy())
+    wait_for(lambda: ended(container, "req-3") and not cloud.agents["one"].queue.busy())
     assert (ended(container, "req-2"), cloud.settled(container).status) == (WELL["stop"], "Stopped")
 
 
@@ -122,7 +123,7 @@ def test_a_deletion_waits_for_no_stop(cloud, context, container, action, how):
     for _ in range(2):  # the message may come twice
         cloud.compute_api.delete(context, container, **how)
     cloud.gone(container)
-    wait_for(lambda: not cloud.agents["one"].queues.busy())
+    wait_for(lambda: not cloud.agents["one"].queue.busy())
     assert (driver.list(), list(usage.usage.owners), seen) == ({}, [], [True])
 
 
@@ -152,6 +153,7 @@ def test_what_is_taken_up_is_cut_short_as_well(cloud, context, container, monkey
     if action == "reboot":
         cloud.accept_reboot(container)
     else:
+        wanted("stop", container, 2, timeout=None)
         db.update(container.uuid, {"task_state": "container_stopping"})
     if lost:
         cloud.compared("one", begun.is_set)
@@ -173,9 +175,10 @@ def test_so_is_what_was_to_be_taken_up_as_something_else(cloud, container, monke
     monkeypatch.setattr(lifecycle, "STOP_TIMEOUT", HOUR)
     agent, begun = cloud.agents["one"], threading.Event()
     cloud.drivers["one"].before("stop", lambda _: begun.set())
-    with agent.queues.turn(container.uuid):
+    with agent.queue.turn(key_of(container.uuid)):
         db.update(container.uuid, {"status": "Rebuilding"})
-        agent._sync_all()
+        agent._compare()
+        wanted("stop", container, 2, timeout=None)
         db.update(container.uuid, {"status": "Running", "task_state": "container_stopping"})
     assert begun.wait(60)
     cloud.compute_api.kill(asked("kill", container, 3), container)

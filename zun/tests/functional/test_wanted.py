@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 
 from zun.api import app as api_app
 from zun.common import exceptions
-from zun.compute import service
+from zun.compute.container.operations import key_of
 from zun.container.driver.images import ImageFacts
 from zun.db import container_actions as db
 from zun.db import containers as db_containers
@@ -102,7 +102,7 @@ class Users:
         return found[0]["id"] if found else None
 
     def quiet(self, uuid):
-        return uuid not in self.cloud.agents["one"].queues.busy()
+        return key_of(uuid) not in self.cloud.agents["one"].queue.busy()
 
     def done(self, uuid, ident):
         """Wait until the action has ended and nothing works on the container; return the action's message."""
@@ -133,15 +133,9 @@ def users(database):
         yield Users(cloud, Wire(cloud.transport))
 
 
-@pytest.fixture
-def late(monkeypatch):
-    """For each comparison every message is late."""
-    monkeypatch.setattr(service, "LATE_SECONDS", -60)
-
-
 @pytest.mark.parametrize("way", ["told", "lost", "doubled", "late", "agent away", "release before"])
 @pytest.mark.parametrize("name", CASES)
-def test_an_accepted_action_is_done_once(users, late, name, way):
+def test_an_accepted_action_is_done_once(users, name, way):
     case, uuid = CASES[name], users.run()
     place = {"network": network("blue", project_id="admin")}
     for what in case.before:
@@ -207,7 +201,7 @@ def test_what_waits_for_an_agent_is_done_at_its_return(users):
     assert users.calls["stop"] == len(uuids)
 
 
-def test_a_broker_that_is_away_refuses_nothing(users, late, caplog):
+def test_a_broker_that_is_away_refuses_nothing(users, caplog):
     uuid = users.run()
 
     def away(*_message):
@@ -220,9 +214,9 @@ def test_a_broker_that_is_away_refuses_nothing(users, late, caplog):
     assert (users.done(uuid, ident), users.calls["stop"]) == (None, 1)
 
 
-def test_a_database_that_is_away_delays_what_is_wanted(users, late, monkeypatch):
+def test_a_database_that_is_away_delays_what_is_wanted(users, monkeypatch):
     uuid = users.run()
-    agent, asked = users.cloud.agents["one"], []
+    asked = []
     read = db.wanted
 
     def away(container_uuid):
@@ -231,7 +225,7 @@ def test_a_database_that_is_away_delays_what_is_wanted(users, late, monkeypatch)
 
     monkeypatch.setattr(db, "wanted", away)
     ident = users.ask(uuid, "stop")
-    wait_for(lambda: asked and uuid not in agent.queues.busy())
+    wait_for(lambda: asked)
     monkeypatch.setattr(db, "wanted", read)
     users.cloud.compared("one", lambda: not db.wanted(uuid))
     assert (users.done(uuid, ident), users.calls["stop"]) == (None, 1)
@@ -247,7 +241,7 @@ def test_looks_during_a_stop_send_a_kill_once(users):
         wait_for(lambda: db_containers.get(uuid)["task_state"] == "container_stopping")
         kill = users.ask(uuid, "kill?signal=SIGHUP")
         wait_for(lambda: db.of_container(uuid)[0]["finish_time"])
-        users.cloud.agents["one"].wanted.look(uuid)
+        users.cloud.agents["one"].queue.put(key_of(uuid))
     finally:
         go_on.set()
     assert users.done(uuid, kill) is None

@@ -271,8 +271,8 @@ def test_other_image_store_ends_nothing(engine, first, second, live):
         assert "does not show 2 containers" in away(host, "keeper of images is")
         refused(host, pinned)
         agent = host.cloud.agents[host.name]
-        agent._sync_all()
-        wait_for(lambda: not agent.queues.busy())
+        agent._compare()
+        wait_for(lambda: not agent.queue.busy())
         after = [db.get(each.uuid) for each in (pinned, shared)]
         assert [each["cpuset"] for each in after] == [each["cpuset"] for each in before]
         assert {each["status"] for each in after} <= {"Running", "Stopped"}  # without live-restore they ended before

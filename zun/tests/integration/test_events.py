@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from zun.compute.container.reconcile_rules import GONE
+from zun.compute.container.observed import GONE
 from zun.container.docker import DockerDriver
 from zun.container.docker.client import Settings
 from zun.container.driver.state import OUT_OF_MEMORY

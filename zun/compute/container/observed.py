@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what a difference between a container's row and the runtime means. No I/O."""
+"""What the runtime shows of a container, against its row. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -142,46 +141,3 @@ def not_restarted(row: Mapping[str, Any], state: RuntimeState | None) -> bool:
         return False
     tried = (row["restart_policy"] or {}).get("Name") not in (None, "", "no")
     return tried and row["task_state"] is None and row["status"] in (Status.RUNNING, Status.STOPPED, Status.RESTARTING)
-
-
-class Step(StrEnum):
-    """The first step for a container when the service starts."""
-
-    RESUME_CREATE = "resume create"
-    DELETE = "delete"
-    START = "start"
-    STOP = "stop"
-    REBOOT = "reboot"
-    REBUILD = "rebuild"
-    PAUSE = "pause"
-    UNPAUSE = "unpause"
-    KILL = "kill"
-    SETTLE_NETWORKS = "settle networks"
-    SYNC = "sync"
-
-
-_INTERRUPTED = {
-    TaskState.STARTING: Step.START,
-    TaskState.STOPPING: Step.STOP,
-    TaskState.REBOOTING: Step.REBOOT,
-    TaskState.REBUILDING: Step.REBUILD,
-    TaskState.PAUSING: Step.PAUSE,
-    TaskState.UNPAUSING: Step.UNPAUSE,
-    TaskState.KILLING: Step.KILL,
-    TaskState.DELETING: Step.DELETE,
-    TaskState.NETWORK_ATTACHING: Step.SETTLE_NETWORKS,
-    TaskState.NETWORK_DETACHING: Step.SETTLE_NETWORKS,
-}
-
-
-def first_step(row: Mapping[str, Any]) -> Step:
-    """Return the step that an interrupted operation left to do. Every step may safely be done twice."""
-    if row["status"] in (Status.DELETING, Status.DELETED):
-        return Step.DELETE
-    if row["status"] == Status.CREATING:
-        return Step.RESUME_CREATE
-    if row["status"] == Status.REBUILDING:
-        return Step.REBUILD
-    if row["task_state"]:
-        return _INTERRUPTED.get(TaskState(row["task_state"]), Step.SYNC)
-    return Step.SYNC

@@ -7,13 +7,11 @@ import pytest
 
 from zun.common import states
 from zun.common.states import Status, TaskState
-from zun.compute.container.reconcile_rules import (
+from zun.compute.container.observed import (
     CAPSULE_GONE,
     GONE,
     HEALING,
     RESTARTS,
-    Step,
-    first_step,
     limited_otherwise,
     not_restarted,
     observed,
@@ -228,40 +226,6 @@ FAILED = state(Status.STOPPED, finished_at=LATER, error='plugin "zun" not found'
 )
 def test_which_containers_are_started_again(fields, seen, expected):
     assert not_restarted(row(**{"restart_policy": ALWAYS, **fields}), seen) is expected
-
-
-
-AT_WORK = {
-    TaskState.STARTING: Step.START,
-    TaskState.STOPPING: Step.STOP,
-    TaskState.REBOOTING: Step.REBOOT,
-    TaskState.REBUILDING: Step.REBUILD,
-    TaskState.PAUSING: Step.PAUSE,
-    TaskState.UNPAUSING: Step.UNPAUSE,
-    TaskState.KILLING: Step.KILL,
-    TaskState.DELETING: Step.DELETE,
-    TaskState.NETWORK_ATTACHING: Step.SETTLE_NETWORKS,
-    TaskState.NETWORK_DETACHING: Step.SETTLE_NETWORKS,
-}
-
-
-@pytest.mark.parametrize("status", Status)
-def test_the_first_step_after_a_start(status):
-    steps = {task_state: AT_WORK.get(task_state, Step.SYNC) for task_state in (None, *TaskState)}
-    if status in (Status.DELETING, Status.DELETED, Status.CREATING):
-        steps = dict.fromkeys(steps, Step.RESUME_CREATE if status == Status.CREATING else Step.DELETE)
-    if status == Status.REBUILDING:
-        steps = dict.fromkeys(steps, Step.REBUILD)
-    assert {task_state: first_step(row(status, task_state=task_state)) for task_state in steps} == steps
-
-
-def test_every_work_a_row_can_be_at_has_a_step():
-    """The rest is left to a look at the runtime: a creation shows in the status, the others do not exist yet."""
-    assert set(TaskState) - set(AT_WORK) == {
-        TaskState.CREATING,
-        TaskState.SG_ADDING,
-        TaskState.SG_REMOVING,
-    }
 
 
 OURS = {"8a5f1c9e-0d3b-4e6f-9a7c-2b1d4e6f8a90": [{"addr": "10.1.0.2", "version": 4, "port": "p", "subnet_id": "s"}]}

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one road of a container: read its row and what is wanted, decide, perform one step, ask again.
+
+A message, an event of the runtime, the start of the service and the periodic comparison all put the container's uuid
+into the queue, and nothing else. ``step`` decides; this performs.
+"""
+
+import contextlib
+import datetime
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from oslo_utils import timeutils
+
+from zun.common import exceptions
+from zun.common.context import RequestContext, admin_context
+from zun.common.states import Kind
+from zun.compute.container.creation import Creation
+from zun.compute.container.lifecycle import Lifecycle
+from zun.compute.container.network_attachments import NetworkAttachments
+from zun.compute.container.operations import TOO_LATE, key_of, row_of
+from zun.compute.container.reconciler import Reconciler
+from zun.compute.container.record import event_of, recorded
+from zun.compute.container.resizer import Resizer
+from zun.compute.container.step import LOOKS, WAITS, Case, Do, Seen, Step, Unseen, Wanted, next_step
+from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.work.queue import Instead, Lane, Move, Next, Queue
+from zun.objects import Container, ContainerActionEvent
+from zun.objects.base import naive
+from zun.objects.placement import held_plan
+
+LOG = logging.getLogger(__name__)
+
+STEPS = 20
+"""The most steps of one look. What needs more goes on in the next look."""
+
+ARGUMENTS_SECONDS = 10  # within which the message of an API of the release before brings the arguments of an action
+_AFTER: Mapping[Do, Mapping[str, Any]] = {
+    Do.SETTLE_CLAIM: {"agrees": True},
+    Do.SETTLE_NETWORKS: {"plugged": True},
+    Do.START_AGAIN: {"first": False},
+    Do.COMPARE: {"compared": True},
+}
+"""What counts as done for the rest of a look, also if it could not be done: the next look tries again."""
+
+
+class Road:
+    """The containers of one host. ``look`` and ``beside`` are handlers of the queue."""
+
+    def __init__(
+        self,
+        hostname: str,
+        queue: Queue,
+        tracker: ComputeNodeTracker,
+        creation: Creation,
+        lifecycle: Lifecycle,
+        resizer: Resizer,
+        attachments: NetworkAttachments,
+        reconciler: Reconciler,
+        uploading: Callable[[str], bool],
+    ) -> None:
+        """``uploading`` returns whether an image, by its uuid, is on its way to Glance."""
+        self._hostname = hostname
+        self._queue = queue
+        self._tracker = tracker
+        self._lifecycle = lifecycle
+        self._attachments = attachments
+        self._reconciler = reconciler
+        self._uploading = uploading
+        self._lock = threading.Lock()
+        self._proposals: dict[str, Callable[[], object]] = {}
+        self._unplugged: set[str] = set()
+        self._first: set[str] = set()
+        self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
+            Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
+            # What was accepted is deleted, whatever the runtime says, if nothing says how.
+            Do.DELETE: lambda context, each, step: lifecycle.delete(
+                context, each, **(step.arguments if step.action is not None else {"force": True})
+            ),
+            Do.REBUILD: lambda context, each, step: lifecycle.rebuild(context, each),
+            Do.REBOOT: lambda context, each, step: lifecycle.reboot(context, each, **step.arguments),
+            Do.START: lambda context, each, step: lifecycle.start(context, each),
+            Do.STOP: lambda context, each, step: lifecycle.stop(context, each, **step.arguments),
+            Do.PAUSE: lambda context, each, step: lifecycle.pause(context, each),
+            Do.UNPAUSE: lambda context, each, step: lifecycle.unpause(context, each),
+            Do.KILL: lambda context, each, step: lifecycle.kill(context, each, **step.arguments),
+            Do.COMMIT: lambda context, each, step: lifecycle.commit(context, each, step.arguments["image"]),
+            Do.RESIZE: lambda context, each, step: resizer.resize(context, each, **step.arguments),
+            Do.ATTACH: lambda context, each, step: attachments.attach(context, each, **step.arguments),
+            Do.DETACH: lambda context, each, step: attachments.detach(context, each, **step.arguments),
+            Do.REFUSE: self._refuse,
+            Do.SETTLE_NETWORKS: lambda context, each, step: attachments.settle(context, each),
+            Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
+            Do.HASTEN: lambda context, each, step: lifecycle.hasten_delete(each, step.arguments.get("stop_timeout")),
+        }
+        self._settle_claim = resizer.settle
+
+    def propose(self, uuid: str, create: Callable[[], object]) -> None:
+        """Have a container created here with the plan of a scheduler, which ``create`` has. Returns at once."""
+        with self._lock:
+            self._proposals[uuid] = create
+        self._queue.put(key_of(uuid))
+
+    def look_soon(self, uuid: str, *, unplugged: bool = False, first: bool = False) -> None:
+        """Have the container looked at when nobody waits for something else. Returns at once.
+
+        ``unplugged``: somebody saw that its networks are not those of its ports. ``first``: since the service started.
+        """
+        with self._lock:
+            self._unplugged |= {uuid} if unplugged else set()
+            self._first |= {uuid} if first else set()
+        self._queue.put(key_of(uuid), Lane.LOOK)
+
+    def look(self, uuid: str) -> Next | None:
+        """Do what is next for the container, step by step, until nothing is."""
+        context = admin_context()
+        context.update_store()
+        lane = self._queue.lane_of(key_of(uuid)) or Lane.OPERATION
+        with self._lock:
+            create = None if lane is Lane.LOOK else self._proposals.pop(uuid, None)
+        if create is not None:
+            create()
+        row = row_of(context, uuid)
+        if row is not None and row.capsule_uuid is not None:
+            return Instead(key_of(row.capsule_uuid))
+        if row is not None and row.kind == Kind.CAPSULE and lane is not Lane.LONG:
+            for member in Container.list_by_capsule(context, uuid):
+                self._go(context, member.uuid, member, lane)
+            row = row_of(context, uuid)
+        return self._go(context, uuid, row, lane)
+
+    def beside(self, uuid: str) -> None:
+        """Do what makes a stop end sooner, while the stop waits for processes."""
+        context, before = admin_context(), None
+        for _ in range(STEPS):
+            row = row_of(context, uuid)
+            if row is None or row.host != self._hostname:
+                return
+            step = next_step(Case(row, self._wanted(context, uuid), stopping=True))
+            if step.do is Do.NOTHING or step == before:
+                return
+            context = self._context_of(step)
+            if step.do is Do.KILL:
+                self._lifecycle.kill_beside(context, row, **step.arguments)
+            else:
+                self._performs[step.do](context, row, step)
+            before = step
+
+    def gave_up(self, uuid: str, error: BaseException) -> None:
+        """End what is wanted first of a container that failed again and again, with the reason in its row."""
+        context, reason = admin_context(), f"Unexpected error of the compute service: {exceptions.first_line(error)}"
+        row = row_of(context, uuid)
+        if row is None or row.host != self._hostname:
+            return
+        for each in self._wanted(context, uuid)[:1]:
+            ContainerActionEvent.end(context, uuid, each.id, event_of(each.action), reason)
+        row.status_reason, row.task_state = reason, None
+        row.save()
+
+    def _go(self, context: RequestContext, uuid: str, row: Container | None, lane: Lane) -> Next | None:
+        """Perform the steps that are next. ``row`` is the container's row as it was read just now."""
+        with self._lock:
+            known: dict[str, Any] = {"plugged": uuid not in self._unplugged, "first": uuid in self._first}
+        before: Step | None = None
+        for _ in range(STEPS):
+            case = self._case(context, uuid, row, known)
+            step = next_step(case)
+            if step.do is Do.REFUSE:  # the row is older than the action, which may have brought it another status
+                row = row_of(context, uuid)
+                case = replace(case, row=self._mine(row))
+                step = next_step(case)
+            if step.do is Do.ASK and row is not None:
+                case = replace(case, seen=self._ask(context, row))
+                step = next_step(case)
+            if step.do is Do.NOTHING or step == before:  # what changed nothing is not repeated at once
+                self._told(uuid, self._first)
+                return None
+            if lane is Lane.LOOK and step.do not in LOOKS:
+                return Move(Lane.OPERATION)
+            if lane is not Lane.LONG and step.long:
+                return Move(Lane.LONG)
+            if step.do is Do.SETTLE_NETWORKS:
+                self._told(uuid, self._unplugged)  # what somebody sees from now on counts again
+            self._perform(uuid, row, step, case)
+            known |= _AFTER.get(step.do, {})
+            if step.action is not None and step.do is not Do.REFUSE and len(case.wanted) == 1:
+                return None  # whatever was accepted meanwhile has put it into the queue again
+            before, row = step, row_of(context, uuid)
+        return None
+
+    def _told(self, uuid: str, those: set[str]) -> None:
+        with self._lock:
+            those.discard(uuid)
+
+    def _case(self, context: RequestContext, uuid: str, row: Container | None, known: Mapping[str, Any]) -> Case:
+        mine = self._mine(row)
+        if row is not None and row.capsule_uuid is not None:
+            return Case(mine, **known)  # what it holds, and what is wanted of it, is its capsule's
+        wanted = () if mine is None else self._wanted(context, uuid)
+        agrees = not self._tracker.disagrees(uuid, None if mine is None else held_plan(mine))
+        return Case(mine, wanted, **{"agrees": agrees, **known})
+
+    def _mine(self, row: Container | None) -> Container | None:
+        return row if row is not None and row.host == self._hostname else None
+
+    def _wanted(self, context: RequestContext, uuid: str) -> tuple[Wanted, ...]:
+        """Return what is wanted of the container now.
+
+        Without an action whose arguments are yet to come with the message of an API of the release before, and without
+        a commit whose image is on its way.
+        """
+        found = ContainerActionEvent.wanted(context, uuid)
+        early = naive(timeutils.utcnow()) - datetime.timedelta(seconds=ARGUMENTS_SECONDS)
+        here = [
+            each
+            for each in found
+            if not each["bare"] or each["action"] == "create" or naive(each["start_time"]) < early
+        ]
+        return tuple(Wanted.of(each) for each in here if not self._uploading(each["arguments"].get("image", "")))
+
+    def _ask(self, context: RequestContext, row: Container) -> Seen:
+        try:
+            return self._reconciler.seen(context, row)
+        except exceptions.ZunError as exc:
+            LOG.warning("Container %s could not be looked at: %s", row.uuid, exceptions.first_line(exc))
+            return Unseen.AWAY
+
+    def _perform(self, uuid: str, row: Container | None, step: Step, case: Case) -> None:
+        context = self._context_of(step)
+        if step.do is Do.SETTLE_CLAIM:
+            self._settle_claim(context, uuid)
+            return
+        assert row is not None  # without a row nothing else is next
+        if step.do is Do.COMPARE:
+            assert not isinstance(case.seen, Unseen)
+            self._reconciler.compare(context, row, case.seen, step.values)
+            return
+        LOG.debug("Container %s: %s", uuid, step.do)
+        with self._queue.waiting(key_of(uuid)) if step.do in WAITS else contextlib.nullcontext():
+            if step.do in WAITS and len(case.wanted) > 1:
+                self._queue.put(key_of(uuid))  # what is wanted already may end the step sooner
+            self._performs[step.do](context, row, step)
+
+    @staticmethod
+    def _context_of(step: Step) -> RequestContext:
+        """Return the context of whoever asked for the step. Log lines of this thread bear its request id."""
+        asked = step.action
+        if asked is None:
+            context = admin_context()
+        else:
+            who = {"user_id": asked.user_id, "project_id": asked.project_id, "request_id": asked.request_id}
+            context = RequestContext(**who, overwrite=False)
+        context.update_store()
+        return context
+
+    def _refuse(self, context: RequestContext, container: Container, step: Step) -> None:
+        """End an action that the container's status does not allow, and undo what was accepted with it."""
+        assert step.action is not None
+        action, given = step.action.action, step.arguments
+        LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
+        with recorded(context, container.uuid, action) as noted:
+            noted.failed(TOO_LATE)
+            if action == "commit" and "image" in given:
+                self._lifecycle.refuse_commit(context, given["image"])
+            elif action in ("network_attach", "network_detach") and "port" in given:
+                self._attachments.withdraw(context, container, given["port"], leaving=action == "network_attach")

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide what is next for one container. No I/O.
+
+``RULES`` is the whole decision: the first rule that applies says the step. The page order-of-work is made of it. The
+shell in ``road`` performs the step and asks again, until nothing is next.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, Self
+
+from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
+from zun.compute.container.observed import awaits_reboot, not_restarted, observed
+from zun.container.driver.state import RuntimeState
+from zun.objects.placement import held_plan
+
+
+class Do(StrEnum):
+    """What a step does. The values are the words of the log and of the page."""
+
+    NOTHING = "nothing"
+    ASK = "ask the runtime"
+    CREATE = "go on with the creation"
+    DELETE = "delete"
+    REBUILD = "rebuild"
+    REBOOT = "reboot"
+    START = "start"
+    STOP = "stop"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    KILL = "kill"
+    COMMIT = "commit"
+    RESIZE = "resize"
+    ATTACH = "network attach"
+    DETACH = "network detach"
+    HASTEN = "end its processes, so that its stop ends"
+    REFUSE = "end the action in an error"
+    SETTLE_CLAIM = "hold what its row says"
+    SETTLE_NETWORKS = "plug it into the networks of its ports"
+    START_AGAIN = "start it as the runtime tried to"
+    COMPARE = "write what the runtime shows"
+
+
+_OF_ACTION = {
+    "start": Do.START,
+    "stop": Do.STOP,
+    "pause": Do.PAUSE,
+    "unpause": Do.UNPAUSE,
+    "kill": Do.KILL,
+    "commit": Do.COMMIT,
+    "resize_container": Do.RESIZE,
+    "network_attach": Do.ATTACH,
+    "network_detach": Do.DETACH,
+}
+"""The actions that the API accepts without a change of the status."""
+
+_OWN_STATUS = {
+    "create": Status.CREATING,
+    "delete": Status.DELETING,
+    "rebuild": Status.REBUILDING,
+    "reboot": Status.RESTARTING,
+}
+"""The others, each with the status that the API gives a container when it accepts the action."""
+
+_ACTION_OF = {Do.CREATE: "create", Do.DELETE: "delete", Do.REBUILD: "rebuild", Do.REBOOT: "reboot"}
+_ANYWHERE = frozenset({"network_attach", "network_detach"})  # allowed in any status
+_NEEDS = {"commit": {"image"}, "network_attach": {"port"}, "network_detach": {"port"}}
+"""The arguments without which an action cannot be done: its message, of the release before, was lost."""
+_BEGUN = {
+    "start": TaskState.STARTING,
+    "stop": TaskState.STOPPING,
+    "pause": TaskState.PAUSING,
+    "unpause": TaskState.UNPAUSING,
+    "kill": TaskState.KILLING,
+}
+WAITS = frozenset({Do.STOP, Do.REBOOT})
+"""Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
+LOOKS = frozenset({Do.NOTHING, Do.ASK, Do.COMPARE, Do.REFUSE})
+"""Steps that are quick, for threads that look."""
+LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An accepted action that has not ended, with its arguments."""
+
+    id: int
+    action: str
+    request_id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    user_id: str | None = None
+    project_id: str | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        return cls(**{name: row[name] for name in ("id", "action", "request_id", "arguments", "user_id", "project_id")})
+
+
+class Unseen(Enum):
+    """Why there is no answer of the runtime."""
+
+    UNASKED = "unasked"
+    AWAY = "away"
+
+
+Seen = RuntimeState | None | Unseen
+"""The state of the container at the runtime, None if the runtime does not have it, or why nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that decides about one container.
+
+    - ``row`` is its row, None if the row is gone or of another host.
+    - ``agrees``: what this host counts as its claim is what its row says.
+    - ``plugged``: its networks are those of its ports, as far as somebody looked.
+    - ``first``: nobody has looked at it since the service started.
+    - ``compared``: in this look, the row and the runtime have been compared.
+    - ``stopping``: at this moment a step of it waits for processes to end.
+    """
+
+    row: Mapping[str, Any] | None
+    wanted: Sequence[Wanted] = ()
+    seen: Seen = Unseen.UNASKED
+    agrees: bool = True
+    plugged: bool = True
+    first: bool = False
+    compared: bool = False
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. ``action`` is the accepted action that it carries out, if there is one."""
+
+    do: Do
+    action: Wanted | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Of COMPARE: the columns that are wrong, with their right values."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {} if self.action is None else self.action.arguments
+
+    @property
+    def long(self) -> bool:
+        """Whether the step may wait for hours."""
+        return self.do in WAITS and (self.arguments.get("timeout") or 0) > LONG_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``when`` is the condition in words. ``then`` is the step, or makes what ``what`` says."""
+
+    when: str
+    applies: Callable[[Case, Mapping[str, Any]], object]
+    then: Do | Callable[[Case, Mapping[str, Any]], Step]
+    what: str = ""
+
+
+def wanted_of(case: Case, action: str) -> Wanted | None:
+    """Return the first action of this name that is wanted."""
+    return next((each for each in case.wanted if each.action == action), None)
+
+
+def allowed(action: str, row: Mapping[str, Any]) -> bool:
+    """Return whether ``row`` is in a status for ``action``.
+
+    An action that an interruption left half done is taken up whatever the runtime has made of the container since. A
+    stop or a kill does not end an accepted reboot, which is still to come.
+    """
+    status = row["status"]
+    if action in _ANYWHERE:
+        return True
+    if action in _OWN_STATUS:
+        return bool(status == _OWN_STATUS[action]) and (action != "reboot" or awaits_reboot(row))
+    if awaits_reboot(row):
+        return False
+    begun = action in _BEGUN and row["task_state"] == _BEGUN[action]
+    if begun and status not in (TRANSITIONAL - {Status.RESTARTING}) | {Status.DELETED}:
+        return True
+    return status in ALLOWED.get(action, ())
+
+
+def _beside(case: Case, row: Mapping[str, Any]) -> Step:
+    """Return what may be done while a stop waits: what makes its end come sooner."""
+    deletion, kill = wanted_of(case, "delete"), wanted_of(case, "kill")
+    if row["status"] == Status.DELETING:
+        asked = {} if deletion is None else deletion.arguments
+        hurry = deletion is None or asked.get("force") or asked.get("stop_timeout") is not None
+        return Step(Do.HASTEN, deletion) if hurry else NOTHING
+    if kill is None:
+        return NOTHING
+    return Step(Do.KILL if allowed("kill", row) else Do.REFUSE, kill)
+
+
+def _compare(case: Case, row: Mapping[str, Any]) -> Step:
+    return Step(Do.COMPARE, values=_differences(case, row))
+
+
+def _differences(case: Case, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    left = {"task_state": None} if row["task_state"] is not None else {}  # its action has ended
+    return {**left, **observed(row, _state(case))}
+
+
+def _first(case: Case, row: Mapping[str, Any]) -> Step:
+    return Step(_OF_ACTION[case.wanted[0].action], case.wanted[0])
+
+
+def _refused(case: Case, row: Mapping[str, Any]) -> bool:
+    if not case.wanted:
+        return False
+    first = case.wanted[0]
+    lacks = _NEEDS.get(first.action, set()) - first.arguments.keys()
+    return bool(lacks) or not allowed(first.action, row)
+
+
+def _state(case: Case) -> RuntimeState | None:
+    assert not isinstance(case.seen, Unseen)  # rules before say what is done without an answer
+    return case.seen
+
+
+def _has_devices(row: Mapping[str, Any]) -> bool:
+    plan = held_plan(row)
+    return plan is not None and bool(plan.devices)
+
+
+def _deleted(row: Mapping[str, Any]) -> bool:
+    return bool(row["status"] == Status.DELETED)
+
+
+def _is(*statuses: Status) -> Callable[[Case, Mapping[str, Any]], bool]:
+    return lambda case, row: row["status"] in statuses
+
+
+NOTHING = Step(Do.NOTHING)
+
+RULES = (
+    Rule(
+        "a step of it waits for processes to end",
+        lambda case, row: case.stopping,
+        _beside,
+        "kill, or end its processes for a forced deletion; else nothing",
+    ),
+    Rule(
+        "it belongs to a capsule, and is in a status that the steps of the capsule end",
+        lambda case, row: row["capsule_uuid"] is not None and row["status"] in TRANSITIONAL | {Status.DELETED},
+        Do.NOTHING,
+    ),
+    Rule(
+        "the oldest wanted action is not allowed in its status, or lacks an argument",
+        _refused,
+        lambda case, row: Step(Do.REFUSE, case.wanted[0]),
+        Do.REFUSE,
+    ),
+    Rule("its status is Creating", _is(Status.CREATING), Do.CREATE),
+    Rule("its status is Deleting", _is(Status.DELETING), Do.DELETE),
+    Rule("its status is Deleted, since this look", lambda case, row: _deleted(row) and case.compared, Do.NOTHING),
+    Rule("its status is Deleted", lambda case, row: _deleted(row), Do.DELETE),
+    Rule("its status is Rebuilding", _is(Status.REBUILDING), Do.REBUILD),
+    Rule("a reboot was accepted", lambda case, row: awaits_reboot(row), Do.REBOOT),
+    Rule("an action is wanted", lambda case, row: case.wanted, _first, "the oldest one"),
+    Rule("this host counts another claim than its row says", lambda case, row: not case.agrees, Do.SETTLE_CLAIM),
+    Rule("its networks are not those of its ports", lambda case, row: not case.plugged, Do.SETTLE_NETWORKS),
+    Rule("the row and the runtime agree since this look", lambda case, row: case.compared, Do.NOTHING),
+    Rule("nobody has asked the runtime", lambda case, row: case.seen is Unseen.UNASKED, Do.ASK),
+    Rule("the runtime does not answer", lambda case, row: case.seen is Unseen.AWAY, Do.NOTHING),
+    Rule(
+        "the runtime tried to start it again while this service was away, and could not",
+        lambda case, row: case.first and row["capsule_uuid"] is None and not_restarted(row, _state(case)),
+        Do.START_AGAIN,
+    ),
+    Rule(
+        "its row does not say what the runtime shows, or it has devices, which may come and go",
+        lambda case, row: _differences(case, row) or _has_devices(row),
+        _compare,
+        Do.COMPARE,
+    ),
+)
+"""The first rule that applies says the step. With none that applies, nothing is left to do."""
+
+
+def next_step(case: Case) -> Step:
+    """Return the next step of the container. Each may be done twice: after a crash for example."""
+    if case.row is None:
+        return NOTHING if case.agrees else Step(Do.SETTLE_CLAIM)
+    for rule in RULES:
+        if rule.applies(case, case.row):
+            if not isinstance(rule.then, Do):
+                return rule.then(case, case.row)
+            named = _ACTION_OF.get(rule.then)
+            return Step(rule.then, None if named is None else wanted_of(case, named))
+    return NOTHING
