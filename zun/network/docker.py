@@ -5,14 +5,10 @@ A bridge is named ``zun-UUID`` after its network, or ``zun-default-DIGEST`` for 
 Docker isolates bridges from one another; ``zun.network.firewall`` keeps their containers from reaching the host.
 """
 
-import contextlib
 import errno
-import hashlib
-import ipaddress
 import logging
 import socket
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
 
 from docker import errors as docker_errors
@@ -28,13 +24,14 @@ from zun.container.docker.client import (
     NAME_PREFIX,
     NOWHERE,
     Engine,
-    OnEngine,
     Settings,
     object_name,
 )
 from zun.container.docker.errors import says
 from zun.container.driver.lifecycle import Plug
 from zun.container.driver.volumes import LABEL_PROJECT
+from zun.network.bridges import BRIDGE_OPTION, TAKEN
+from zun.network.default_networks import DefaultNetworks
 from zun.network.driver import Plugged, PortView
 from zun.network.firewall import BRIDGE_PREFIX, Firewall
 
@@ -42,18 +39,11 @@ LOG = logging.getLogger(__name__)
 
 LABEL_NETWORK = "zun.network"
 LABEL_NAME = "zun.name"
-#: Label of default networks.
-LABEL_DEFAULT = "zun.default"
 #: Label of networks that have no containers: see ``DockerNetworks.rejoin``.
 LABEL_EMPTY = "zun.empty"
-BRIDGE_OPTION = "com.docker.network.bridge.name"
-#: Largest number of further subnets tried for a default network if another process took the chosen subnet.
-TRIES = 8
-#: Texts of Docker and of Podman about a subnet that is in use.
-_TAKEN = ("overlap", "is already used on the host")
 
 
-class DockerNetworks(OnEngine):
+class DockerNetworks(DefaultNetworks):
     """The networks of one Docker daemon. Threads may share this object; it connects at first use.
 
     ``pool`` has the subnets of default networks. Without a pool, containers without a network are on ``docker0``.
@@ -64,10 +54,8 @@ class DockerNetworks(OnEngine):
     joins_neutron = False
 
     def __init__(self, engine: Engine, pool: Pool | None = None, firewall: Firewall | None = None) -> None:
-        super().__init__(engine)
-        self._pool = pool
+        super().__init__(engine, pool)
         self._firewall = firewall
-        self._choosing = threading.Lock()  # held while a subnet for a default network is chosen
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> Self:
@@ -99,12 +87,6 @@ class DockerNetworks(OnEngine):
         self.ensure(port)
         return Plug(bridge_name(port.network_uuid), port.ipv4, port.ipv6)
 
-    def default(self, project_id: str) -> Plug | None:
-        if self._pool is None:
-            return None
-        self._ensure_default(project_id, self._pool)
-        return Plug(self._default_name(project_id), by_name=True)
-
     def rejoin(self, container: Plugged, project_id: str) -> None:
         """Do as the protocol says, and see that the network exists by which an earlier release created the container.
 
@@ -125,12 +107,6 @@ class DockerNetworks(OnEngine):
                 self._disconnect(name, network)
                 aliases = [each for each in endpoint.get("Aliases") or () if not container.uuid.startswith(each)]
                 self._engine.api.connect_container_to_network(name, network, aliases=aliases)
-
-    def defaults(self) -> set[str]:
-        return {each["Labels"][LABEL_PROJECT] for each in self._listed(LABEL_DEFAULT)}
-
-    def remove_default(self, project_id: str) -> None:
-        self._remove(self._default_name(project_id), f"default network of project {project_id}")
 
     def isolate(self) -> None:
         if self._firewall is not None:
@@ -204,13 +180,6 @@ class DockerNetworks(OnEngine):
             listed = self._engine.api.containers(all=True, filters={"label": LABEL_UUID})
         return {mode for each in listed if _is_ours(mode := each["HostConfig"].get("NetworkMode") or "")}
 
-    def _listed(self, *labels: str) -> list[dict[str, Any]]:
-        """Return Docker's networks that this host's agent created and that have all of ``labels``."""
-        label = f"{LABEL_HOST}={self.settings.host_label}"
-        with self._engine.translated("list networks"):
-            found: list[dict[str, Any]] = self._engine.api.networks(filters={"label": [label, *labels]})
-        return found
-
     def remove(self, network_uuid: str) -> None:
         name = bridge_name(network_uuid)
         needed = name in self._first_networks()
@@ -221,24 +190,6 @@ class DockerNetworks(OnEngine):
             self._remove(name, f"network {network_uuid}")
             if needed:
                 self._create_empty(name)
-
-    def _remove(self, name: str, what: str) -> None:
-        with self._engine.translated(f"remove {what}"):
-            found = self._found(name)
-            if found is None:
-                return
-            if not self._engine.owns(found.get("Labels")):
-                LOG.warning("Network %s of Docker stays: this host's agent did not make it", name)
-                return
-            try:
-                self._engine.api.remove_network(found["Id"])
-            except docker_errors.NotFound:
-                return
-            except docker_errors.APIError as exc:
-                if says(exc, "has active endpoints", "network is being used"):
-                    raise exceptions.Conflict(f"Cannot remove {what}: {exc.explanation}") from exc
-                raise
-        LOG.info("Removed the bridge of %s", what)
 
     def is_free(self, host_ip: str, host_port: int, protocol: str) -> bool:
         family = socket.AF_INET6 if ":" in host_ip else socket.AF_INET
@@ -272,7 +223,6 @@ class DockerNetworks(OnEngine):
                     return
                 self._engine.api.remove_network(found["Id"])
             labels = {
-                LABEL_HOST: self.settings.host_label,
                 LABEL_NETWORK: port.network_uuid,
                 LABEL_PROJECT: port.project_id,
                 LABEL_NAME: port.network_name or "",
@@ -282,7 +232,7 @@ class DockerNetworks(OnEngine):
             except docker_errors.APIError as exc:
                 if self._is_here(name):  # another agent of this daemon created it meanwhile
                     return
-                if says(exc, *_TAKEN):
+                if says(exc, *TAKEN):
                     cidrs = ", ".join(each["cidr"] for each in port.subnets)
                     raise exceptions.Conflict(
                         f"Network {port.network_uuid} cannot be created on this host: another network of its Docker "
@@ -293,74 +243,14 @@ class DockerNetworks(OnEngine):
 
     def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
         pools = [IPAMPool(subnet=each["cidr"], gateway=each["gateway"]) for each in port.subnets]
-        self._create(name, pools, labels, ipv6=any(subnets.version(each) == 6 for each in port.subnets))
-
-    def _create(self, name: str, pools: Iterable[IPAMPool], labels: Mapping[str, str], *, ipv6: bool = False) -> None:
-        self._engine.api.create_network(
-            name,
-            driver="bridge",
-            options={BRIDGE_OPTION: interface_name(name)},
-            ipam=IPAMConfig(pool_configs=list(pools)),
-            check_duplicate=True,
-            enable_ipv6=ipv6,
-            labels=dict(labels),
-        )
-
-    def _ensure_default(self, project_id: str, pool: Pool) -> None:
-        name = self._default_name(project_id)
-        labels = {LABEL_HOST: self.settings.host_label, LABEL_PROJECT: project_id, LABEL_DEFAULT: "true"}
-        taken: set[str] = set()
-        with self._engine.translated("make the default network of the project"), self._choosing:
-            while not self._is_here(name):
-                cidr = self._free_block(pool, taken)
-                try:
-                    self._create(name, [IPAMPool(subnet=cidr, gateway=subnets.first_address(cidr))], labels)
-                except docker_errors.APIError as exc:
-                    # Another agent of this daemon may have created this network, or one with these addresses.
-                    if self._is_here(name):
-                        return
-                    if not says(exc, *_TAKEN) or len(taken) == TRIES:
-                        raise
-                    taken.add(cidr)
-                else:
-                    LOG.info("Made the default network of project %s with %s", project_id, cidr)
-
-    def _free_block(self, pool: Pool, taken: Iterable[str]) -> str:
-        used = {block for each in self._engine.api.networks() for block in routed(each)}
-        try:
-            return subnets.free_block(pool, used.union(taken))
-        except exceptions.Conflict as exc:
-            raise exceptions.Conflict(
-                f"Every subnet for default networks of projects on this host is in use ({pool.cidr}). Name a network "
-                "for the container, or ask the operator of the host to enlarge [network] default_network_pool."
-            ) from exc
-
-    def _default_name(self, project_id: str) -> str:
-        """Return Docker's name of the project's default network. Each agent of a daemon has names of its own."""
-        return f"{DEFAULT_PREFIX}{_digest(f'{self.settings.host_label}/{project_id}')}"
+        ipv6 = any(subnets.version(each) == 6 for each in port.subnets)
+        self._create(name, labels, ipam=IPAMConfig(pool_configs=pools), enable_ipv6=ipv6)
 
     def _create_empty(self, name: str) -> None:
         """Create a network for its name alone. No container is ever attached to it."""
-        uuid = name.removeprefix(NAME_PREFIX)
-        self._engine.api.create_network(
-            name,
-            driver="bridge",
-            options={BRIDGE_OPTION: interface_name(name)},
-            internal=True,
-            check_duplicate=True,
-            labels={LABEL_HOST: self.settings.host_label, LABEL_NETWORK: uuid, LABEL_EMPTY: "true"},
-        )
+        labels = {LABEL_NETWORK: name.removeprefix(NAME_PREFIX), LABEL_EMPTY: "true"}
+        self._create(name, labels, internal=True)
         LOG.info("Made an empty network %s, without which Docker would not start a container that left it", name)
-
-    def _is_here(self, name: str) -> bool:
-        return self._found(name) is not None
-
-    def _found(self, name: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = self._engine.api.inspect_network(name)
-        except docker_errors.NotFound:
-            return None
-        return found
 
 
 def _socket(family: int, protocol: str) -> socket.socket:
@@ -385,29 +275,6 @@ def bridge_name(network_uuid: str) -> str:
     return f"{NAME_PREFIX}{network_uuid}"
 
 
-def interface_name(network: str) -> str:
-    """Return the name of the bridge's interface, ``zun-`` and 11 digits: the kernel allows 15 characters."""
-    return f"{BRIDGE_PREFIX}{_digest(network)[:11]}"
-
-
-def routed(network: Mapping[str, Any]) -> set[str]:
-    """Return the subnets whose addresses Docker gives to the containers of a network, from its description.
-
-    A network of the IPAM driver ``null`` gives no addresses, and Docker lists ``0.0.0.0/0`` for it. A network that is
-    ``ConfigOnly`` is a template for others. Docker 20.10 lists ``10.1.2.7/24`` as its user wrote it: 10.1.2.0/24.
-    """
-    ipam = network.get("IPAM") or {}
-    if network.get("ConfigOnly") or str(ipam.get("Driver") or "").lower() == "null":
-        return set()
-    found = set()
-    for config in ipam.get("Config") or ():
-        with contextlib.suppress(ValueError):  # a driver of somebody else may list any text
-            block = ipaddress.ip_network((config or {}).get("Subnet") or "", strict=False)
-            if block.prefixlen:
-                found.add(str(block))
-    return found
-
-
 def _interface(network: Mapping[str, Any]) -> str:
     """Return the bridge interface of a network in Docker's description of it."""
     return str((network.get("Options") or {}).get(BRIDGE_OPTION) or f"br-{network['Id'][:12]}")
@@ -423,7 +290,3 @@ def _is_ours(network: str) -> bool:
 
 def _is_empty(network: Mapping[str, Any]) -> bool:
     return LABEL_EMPTY in (network.get("Labels") or {})
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

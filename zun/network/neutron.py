@@ -187,13 +187,8 @@ class NeutronNetworks(DockerNetworks):
         return rules.with_function(record, vendor_info, port.slot, rules.physical_network(network) or "")
 
     def _create_for(self, port: PortView, name: str, labels: Mapping[str, str]) -> None:
-        self._engine.api.create_network(
-            name,
-            driver=self._socket.stem,
-            ipam={"Driver": "null"},  # addresses come with the port
-            check_duplicate=True,
-            labels=dict(labels),
-        )
+        # Addresses come with the port.
+        self._create(name, labels, driver=self._socket.stem, options=None, ipam={"Driver": "null"})
 
     def _endpoint(self, port: PortView, *, primary: bool) -> dict[str, Any]:
         return {"driver_opt": {WIRING: self._bound(port, primary=primary).to_json()}}

@@ -8,7 +8,8 @@ import pytest
 
 from zun.common.subnets import Pool
 from zun.container.docker.client import Engine, Settings
-from zun.network.docker import DockerNetworks, routed
+from zun.network.default_networks import routed
+from zun.network.docker import DockerNetworks
 from zun.tests.unit.container.daemon import serving
 
 POOL = Pool("10.240.0.0/16", 24, "default_network")

@@ -6,7 +6,8 @@ from oslo_config import cfg
 
 from zun import conf as zun_conf
 from zun.common import exceptions
-from zun.network.docker import DockerNetworks, interface_name
+from zun.network.bridges import interface_name
+from zun.network.docker import DockerNetworks
 from zun.network.firewall import EVERY_BRIDGE, Firewall
 
 ESTABLISHED = [
