@@ -9,6 +9,8 @@ import functools
 import logging
 from collections.abc import Callable
 
+from oslo_db import exception as db_exc
+
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import join
@@ -120,6 +122,10 @@ class Lifecycle:
                     with recorded(context, uuid, "rebuild", "start"):
                         self._objects.start(current, plan)
             except exceptions.ContainerNotFound:
+                raise
+            except db_exc.DBConnectionError:
+                if current is not None and current.status == Status.CREATED:
+                    current.status = Status.REBUILDING  # nothing is wrong with it: it is rebuilt again
                 raise
             except exceptions.ZunError as exc:
                 LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
@@ -249,8 +255,12 @@ class Lifecycle:
             self._drop_image(Image.get_by_uuid(context, image_uuid))
 
     def _drop_image(self, image: Image) -> None:
+        """Remove the image and its row. The runtime may have made the image without an answer."""
         if image.of_glance:
             self._glance.drop(image.uuid)
+        else:
+            with logged("remove the image, which is no use, of", image.uuid):
+                self._driver.remove_image(image.local_name)
         _forget(image)
 
     def delete(
