@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 import oslo_messaging
 
-from zun.common import outages
 from zun.common.context import RequestContext
 from zun.messaging import rpc
 
@@ -63,6 +62,9 @@ class WireClient:
     def prepare(self, *, topic: str | None = None, **_: Any) -> "WireClient":
         return replace(self, topic=topic or self.topic)
 
+    def can_send(self, _version: str) -> bool:
+        return True
+
     def cast(self, context: RequestContext, method: str, **arguments: Any) -> None:
         self.wire.cast(self._message(context, method, arguments))
 
@@ -78,8 +80,3 @@ class WireClient:
 def get_client(transport: Wire, topic: str, *_: Any, **__: Any) -> WireClient:
     """Stand for ``rpc.get_client``."""
     return WireClient(transport, topic)
-
-
-def ends_quietly(error: BaseException) -> bool:
-    """Return whether a server notes ``error`` of a message in one line, because something else is down."""
-    return isinstance(error, outages.OUTAGES)
