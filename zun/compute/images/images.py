@@ -306,6 +306,20 @@ class Images:
     _store: ImageStore
     _glance: GlanceImages
 
+    def end_unfinished(self, context: RequestContext, hostname: str) -> list[str]:
+        """Put the images that an earlier run did not finish into Error, and return those whose upload was under way.
+
+        An image for Glance that the runtime does not have may be made yet: the commit may still be wanted.
+        """
+        reason = "The compute service was restarted. Delete the image and try again."
+        uploads = []
+        for uuid in Image.fail_unfinished(context, hostname, reason) or ():  # a conductor of 1.0 may return None
+            try:
+                uploads += [uuid] if self._runtime.find_image(local_name(uuid)) is not None else []
+            except exceptions.ZunError as exc:
+                LOG.warning("Image %s, whose upload did not end, stays for now: %s", uuid, exc)
+        return uploads
+
     def pull(self, context: RequestContext, uuid: str) -> None:
         """Pull the image. Its row shows the progress, and finally the success or the reason of the failure."""
         try:

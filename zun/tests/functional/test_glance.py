@@ -366,7 +366,8 @@ def test_a_restart_before_the_message_of_a_commit(cloud, context, server):
     source = run(cloud, context, server.add())
     agent = cloud.agents["one"]
     uuid = commit(cloud, context, server, source, tell=False)
-    agent._end_images(context)
+    for found in agent._images.end_unfinished(context, "one"):
+        agent._images.delete(context, found)
     cloud.compute_api.commit(context, source, uuid)
     wait_for(lambda: gone(uuid))
     assert server.images[uuid]["status"] == "active"

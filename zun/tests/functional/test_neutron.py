@@ -505,11 +505,11 @@ def test_the_sweep_spares_containers_without_rows(cloud, api, neutron):
         for table in reversed(models.metadata.sorted_tables):
             connection.execute(table.delete())
     before = set(neutron.ports)
-    agent._sweep_networks()
+    agent._networks.sweep(CONTEXT, agent.parts.recovery.ports_without_row(CONTEXT))
     assert before and set(neutron.ports) == before
     assert [each["device_id"] for each in neutron.ports.values()] == [row["uuid"]] * len(before)
     driver.runtime.remove(driver.runtime.objects[row["uuid"]])
-    agent._sweep_networks()
+    agent._networks.sweep(CONTEXT, agent.parts.recovery.ports_without_row(CONTEXT))
     assert neutron.ports == {}
 
 

@@ -145,7 +145,7 @@ def test_whoever_came_to_the_sibling_meanwhile_leaves_it(halved, context):
     alone = halved.run(context, cpu_policy="dedicated", cpu=1.0, memory=64, placement={"cpu_isolation": "core"})
     shared = halved.run(context, cpu=1.0, memory=64)
     agent.tracker.update_inventory(context, machine(cells=1, cores=4, threads=2), agent._inventory.columns)
-    agent._settle_pool()
+    agent._pool.settle()
     assert driver.show(shared).cpuset_cpus == "1-7"
     agent.parts.resizer.keep_up(context)
     assert (driver.show(shared).cpuset_cpus, held(halved, "one")[1]) == ("2-7", alone.uuid)

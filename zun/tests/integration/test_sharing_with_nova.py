@@ -156,7 +156,7 @@ class Ours:
             cloud.gone(one)
         elif kind == "heal":
             with contextlib.suppress(exceptions.PlacementUnavailable):  # a locked database
-                reporter.Reporter(self.host, self.client, self.agent._providers).heal()
+                reporter.Reporter(self.host, self.client, self.agent._inventory.providers).heal()
         elif kind == "drift":  # somebody's hand at Placement
             one = rng.choice(self.containers).uuid
             with contextlib.suppress(exceptions.ZunError):
@@ -217,7 +217,7 @@ def of_nova(nova):
 def of_ours(ours):
     """Return the records that Placement must have of our tree, in the form of ``PlacementClient.provider``."""
     groups = [] if ours.group is None else [ours.group]
-    wanted = ours.agent._providers(f"{ours.host}_ZUN", groups)
+    wanted = ours.agent._inventory.providers(f"{ours.host}_ZUN", groups)
     return {
         each.name: (dict(each.inventories), each.traits | ours.traits.get(each.uuid, set()), each.aggregates)
         for each in wanted
