@@ -87,7 +87,11 @@ _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
 _FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
-_WANTED = sa.select(table).where(table.c.finish_time.is_(None), table.c.action.not_in(ACCESSES)).order_by(table.c.id)
+_WANTED = (
+    sa.select(table, sa.exists().where(_events.c.action_id == table.c.id).label("begun"))
+    .where(table.c.finish_time.is_(None), table.c.action.not_in(ACCESSES))
+    .order_by(table.c.id)
+)
 _OF_ASKED = _ASKED.add_columns(table.c.finish_time, table.c.arguments.is_(sa.null()).label("bare"))
 _NOTE = table.update().where(table.c.id == sa.bindparam("this_action"), table.c.arguments.is_(sa.null()))
 _FINISH_EVENT = _events.update().where(_THIS_EVENT, _events.c.finish_time.is_(None))
@@ -160,7 +164,7 @@ def wanted(container_uuid: str) -> list[session.Row]:
     """Return the open actions of a container but accesses, oldest first: what is wanted of the container.
 
     Each has ``id``, ``action``, ``request_id``, ``user_id``, ``project_id``, ``start_time`` and its ``arguments``,
-    which are empty for an action that has none in its row: that one is ``bare``.
+    which are empty for an action that has none in its row: that one is ``bare``. ``begun``: a step of it has begun.
     """
     with session.reader() as connection:
         found = session.rows(connection, _WANTED.where(_OF_THIS), {"this_uuid": container_uuid})
@@ -179,7 +183,7 @@ def wanted_on(hostname: str) -> dict[str, list[session.Row]]:
 
 
 def _as_wanted(row: session.Row) -> session.Row:
-    named = ("id", "action", "request_id", "user_id", "project_id", "start_time")
+    named = ("id", "action", "request_id", "user_id", "project_id", "start_time", "begun")
     bare = row["arguments"] is None
     return {**{name: row[name] for name in named}, "arguments": row["arguments"] or {}, "bare": bare}
 

@@ -91,6 +91,7 @@ class Road:
             Do.RESIZE: lambda context, each, step: resizer.resize(context, each, **step.arguments),
             Do.ATTACH: lambda context, each, step: attachments.attach(context, each, **step.arguments),
             Do.DETACH: lambda context, each, step: attachments.detach(context, each, **step.arguments),
+            Do.END: lambda context, each, step: self._end(context, each.uuid, step.action, None),
             Do.REFUSE: self._refuse,
             Do.SETTLE_NETWORKS: lambda context, each, step: attachments.settle(context, each),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
@@ -156,7 +157,7 @@ class Road:
         if row is None or row.host != self._hostname:
             return
         for each in self._wanted(context, uuid)[:1]:
-            ContainerActionEvent.end(context, uuid, each.id, event_of(each.action), reason)
+            self._end(context, uuid, each, reason)
         row.status_reason, row.task_state = reason, None
         row.save()
 
@@ -168,7 +169,7 @@ class Road:
         for _ in range(STEPS):
             case = self._case(context, uuid, row, known)
             step = next_step(case)
-            if step.do is Do.REFUSE:  # the row is older than the action, which may have brought it another status
+            if step.do in (Do.END, Do.REFUSE):  # the row may be older than the action and its status
                 row = row_of(context, uuid)
                 case = replace(case, row=self._mine(row))
                 step = next_step(case)
@@ -186,7 +187,7 @@ class Road:
                 self._told(uuid, self._unplugged)  # what somebody sees from now on counts again
             self._perform(uuid, row, step, case)
             known |= _AFTER.get(step.do, {})
-            if step.action is not None and step.do is not Do.REFUSE and len(case.wanted) == 1:
+            if step.action is not None and step.do not in (Do.END, Do.REFUSE) and len(case.wanted) == 1:
                 return None  # whatever was accepted meanwhile has put it into the queue again
             before, row = step, row_of(context, uuid)
         return None
@@ -255,6 +256,11 @@ class Road:
             context = RequestContext(**who, overwrite=False)
         context.update_store()
         return context
+
+    @staticmethod
+    def _end(context: RequestContext, uuid: str, action: Wanted | None, reason: str | None) -> None:
+        assert action is not None
+        ContainerActionEvent.end(context, uuid, action.id, event_of(action.action), reason)
 
     def _refuse(self, context: RequestContext, container: Container, step: Step) -> None:
         """End an action that the container's status does not allow, and undo what was accepted with it."""

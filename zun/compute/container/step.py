@@ -35,6 +35,7 @@ class Do(StrEnum):
     ATTACH = "network attach"
     DETACH = "network detach"
     HASTEN = "end its processes, so that its stop ends"
+    END = "end the action, which was done"
     REFUSE = "end the action in an error"
     SETTLE_CLAIM = "hold what its row says"
     SETTLE_NETWORKS = "plug it into the networks of its ports"
@@ -65,7 +66,18 @@ _OWN_STATUS = {
 
 _ACTION_OF = {Do.CREATE: "create", Do.DELETE: "delete", Do.REBUILD: "rebuild", Do.REBOOT: "reboot"}
 _ANYWHERE = frozenset({"network_attach", "network_detach"})  # allowed in any status
-_NEEDS = {"commit": {"image"}, "network_attach": {"port"}, "network_detach": {"port"}}
+_DONE = {
+    "create": frozenset({Status.CREATED, Status.RUNNING, Status.STOPPED}),
+    "start": frozenset({Status.RUNNING}),
+    "stop": frozenset({Status.STOPPED}),
+    "pause": frozenset({Status.PAUSED}),
+    "unpause": frozenset({Status.RUNNING}),
+    "reboot": frozenset({Status.RUNNING}),
+    "rebuild": frozenset({Status.CREATED, Status.RUNNING}),
+}
+"""The statuses in which an action that a host has begun is done: all but its end was written."""
+
+_NEEDS = {"commit": {"image"}, "network_attach": {"port"}, "network_detach": {"port"}, "kill": {"signal"}}
 """The arguments without which an action cannot be done: its message, of the release before, was lost."""
 _BEGUN = {
     "start": TaskState.STARTING,
@@ -76,7 +88,7 @@ _BEGUN = {
 }
 WAITS = frozenset({Do.STOP, Do.REBOOT})
 """Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
-LOOKS = frozenset({Do.NOTHING, Do.ASK, Do.COMPARE, Do.REFUSE})
+LOOKS = frozenset({Do.NOTHING, Do.ASK, Do.COMPARE, Do.END, Do.REFUSE})
 """Steps that are quick, for threads that look."""
 LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 
@@ -91,10 +103,13 @@ class Wanted:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     user_id: str | None = None
     project_id: str | None = None
+    begun: bool = False
+    """A host has begun it."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        return cls(**{name: row[name] for name in ("id", "action", "request_id", "arguments", "user_id", "project_id")})
+        named = ("id", "action", "request_id", "arguments", "user_id", "project_id")
+        return cls(**{name: row[name] for name in named}, begun=bool(row.get("begun")))  # a conductor of 1.0 lacks it
 
 
 class Unseen(Enum):
@@ -216,6 +231,13 @@ def _refused(case: Case, row: Mapping[str, Any]) -> bool:
     return bool(lacks) or not allowed(first.action, row)
 
 
+def _done(case: Case, row: Mapping[str, Any]) -> bool:
+    if not case.wanted or row["task_state"] is not None:
+        return False
+    first = case.wanted[0]
+    return first.begun and not allowed(first.action, row) and row["status"] in _DONE.get(first.action, ())
+
+
 def _state(case: Case) -> RuntimeState | None:
     assert not isinstance(case.seen, Unseen)  # rules before say what is done without an answer
     return case.seen
@@ -247,6 +269,12 @@ RULES = (
         "it belongs to a capsule, and is in a status that the steps of the capsule end",
         lambda case, row: row["capsule_uuid"] is not None and row["status"] in TRANSITIONAL | {Status.DELETED},
         Do.NOTHING,
+    ),
+    Rule(
+        "the oldest wanted action was begun, and its status is what comes of it",
+        _done,
+        lambda case, row: Step(Do.END, case.wanted[0]),
+        Do.END,
     ),
     Rule(
         "the oldest wanted action is not allowed in its status, or lacks an argument",

@@ -22,10 +22,6 @@ from zun.tests.functional.crashes.world import CrashWorld
 ONLY = os.environ.get("ZUN_CRASH", "")
 #: Cells that may come to another end, as patterns, with the reason.
 KNOWN = {
-    r"^(reboot|rebuild|rebuild-image|vanish-auto-heal): database ContainerActionEvent\.(start|finish), ": (
-        "The end of the action is not written with the row in one transaction. An action that was done, or failed in "
-        "an unexpected way, is ended as too late by the next look."
-    ),
     r"^vanish-auto-heal: database (ContainerActionEvent\.ask|Container\.save), ": (
         "A healing is recorded as an action before the row says Rebuilding. The first is ended as too late, the next "
         "look records a second one, which heals."

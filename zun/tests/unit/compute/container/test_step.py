@@ -75,7 +75,7 @@ def test_an_action_is_done_where_its_status_allows_it(status, action):
 def test_what_was_half_done_is_taken_up(status):
     """Whatever the runtime has made of the container since, but not when something else was accepted meanwhile."""
     for action, task_state in BEGUN.items():
-        one = wanted(action)
+        one = wanted(action, signal=None)
         step = next_step(Case(row(status, task_state=TaskState[task_state]), (one,)))
         over = status in {*OWN, Status.DELETED}
         assert step == Step(Do.REFUSE if over else ACTIONS[action][0], one)
@@ -103,7 +103,20 @@ def test_an_action_whose_status_is_over_ends(action):
     assert next_step(Case(row(), (wanted(action),))) == Step(Do.REFUSE, wanted(action))
 
 
-@pytest.mark.parametrize("action", ["network_attach", "network_detach", "commit"])
+DONE = {"create": "Running", "start": "Running", "stop": "Stopped", "pause": "Paused", "unpause": "Running"}
+DONE |= {"reboot": "Running", "rebuild": "Created"}
+
+
+@pytest.mark.parametrize("action", DONE)
+def test_an_action_that_was_done_ends_well(action):
+    """The agent was killed after it had written the row, and before it wrote the end of the action."""
+    one = replace(wanted(action), begun=True)
+    assert next_step(Case(row(DONE[action]), (one,))) == Step(Do.END, one)
+    assert next_step(Case(row(DONE[action]), (replace(one, begun=False),))).do is Do.REFUSE  # it is a second one
+    assert next_step(Case(row(Status.ERROR), (one,))).do is not Do.END
+
+
+@pytest.mark.parametrize("action", ["network_attach", "network_detach", "commit", "kill"])
 def test_an_action_without_what_it_is_about_ends(action):
     """Its message, of the release before, was lost."""
     assert next_step(Case(row(), (wanted(action),))).do is Do.REFUSE
@@ -116,7 +129,7 @@ def test_networks_change_in_any_status(status):
 
 
 def test_actions_come_in_their_order():
-    first, second = wanted("pause", 1), wanted("kill", 2)
+    first, second = wanted("pause", 1), wanted("kill", 2, signal=None)
     assert next_step(Case(row(), (first, second))) == Step(Do.PAUSE, first)
 
 
@@ -130,8 +143,8 @@ def test_a_long_stop_says_so(timeout, long):
     [
         pytest.param("Running", [wanted("stop")], Do.NOTHING, id="the-stop-itself"),
         pytest.param("Running", [wanted("stop"), wanted("pause", 2)], Do.NOTHING, id="what-waits"),
-        pytest.param("Running", [wanted("stop"), wanted("pause", 2), wanted("kill", 3)], Do.KILL, id="a-kill"),
-        pytest.param("Stopped", [wanted("kill", 3)], Do.REFUSE, id="too-late"),
+        pytest.param("Running", [wanted("stop"), wanted("kill", 3, signal=None)], Do.KILL, id="a-kill"),
+        pytest.param("Stopped", [wanted("kill", 3, signal=None)], Do.REFUSE, id="too-late"),
         pytest.param("Deleting", [wanted("delete", 2, force=True)], Do.HASTEN, id="a-forced-deletion"),
         pytest.param("Deleting", [wanted("delete", 2, stop_timeout=0)], Do.HASTEN, id="a-deletion-that-stops"),
         pytest.param("Deleting", [wanted("delete", 2, force=False, stop_timeout=None)], Do.NOTHING, id="a-deletion"),
