@@ -290,7 +290,8 @@ class Lifecycle:
             current.save()
             try:
                 if stop_timeout is not None:
-                    self._stop_if_there(current, stop_timeout)
+                    with contextlib.suppress(exceptions.ContainerVanished):
+                        self._driver.stop(current, stop_timeout)
                 self._objects.remove(context, current, force=force)
             except exceptions.ZunError as exc:
                 step.failed(exc)
@@ -333,10 +334,6 @@ class Lifecycle:
         self._networks.left(context, networks)
         container.status = Status.DELETED
         self._notifier.status_changed(context, container)
-
-    def _stop_if_there(self, container: Container, timeout: int) -> None:
-        with contextlib.suppress(exceptions.ContainerVanished):
-            self._driver.stop(container, timeout)
 
 
 def _forget(image: Image) -> None:

@@ -241,8 +241,7 @@ class Queue:
     def busy(self) -> set[Key]:
         """Return the keys under work, and those that wait in another lane than LOOK, perhaps for a later time."""
         with self._lock:
-            items = list(self._items.values())
-            return {each.key for each in items if each.owner or each.lane in (Lane.OPERATION, Lane.LONG)}
+            return {each.key for each in self._items.values() if each.owner or each.lane not in (None, Lane.LOOK)}
 
     def tick(self) -> None:
         """Hand out the keys whose time has come."""
