@@ -207,7 +207,7 @@ def _beside(case: Case, row: Mapping[str, Any]) -> Step:
         return Step(Do.HASTEN, deletion) if hurry else NOTHING
     if kill is None:
         return NOTHING
-    return Step(Do.KILL if allowed("kill", row) else Do.REFUSE, kill)
+    return Step(Do.REFUSE if _impossible(kill, row) else Do.KILL, kill)
 
 
 def _compare(case: Case, row: Mapping[str, Any]) -> Step:
@@ -224,11 +224,11 @@ def _first(case: Case, row: Mapping[str, Any]) -> Step:
 
 
 def _refused(case: Case, row: Mapping[str, Any]) -> bool:
-    if not case.wanted:
-        return False
-    first = case.wanted[0]
-    lacks = _NEEDS.get(first.action, set()) - first.arguments.keys()
-    return bool(lacks) or not allowed(first.action, row)
+    return bool(case.wanted) and _impossible(case.wanted[0], row)
+
+
+def _impossible(action: Wanted, row: Mapping[str, Any]) -> bool:
+    return not _NEEDS.get(action.action, set()) <= action.arguments.keys() or not allowed(action.action, row)
 
 
 def _done(case: Case, row: Mapping[str, Any]) -> bool:

@@ -145,6 +145,7 @@ def test_a_long_stop_says_so(timeout, long):
         pytest.param("Running", [wanted("stop"), wanted("pause", 2)], Do.NOTHING, id="what-waits"),
         pytest.param("Running", [wanted("stop"), wanted("kill", 3, signal=None)], Do.KILL, id="a-kill"),
         pytest.param("Stopped", [wanted("kill", 3, signal=None)], Do.REFUSE, id="too-late"),
+        pytest.param("Running", [wanted("stop"), wanted("kill", 3)], Do.REFUSE, id="a-kill-that-lost-its-signal"),
         pytest.param("Deleting", [wanted("delete", 2, force=True)], Do.HASTEN, id="a-forced-deletion"),
         pytest.param("Deleting", [wanted("delete", 2, stop_timeout=0)], Do.HASTEN, id="a-deletion-that-stops"),
         pytest.param("Deleting", [wanted("delete", 2, force=False, stop_timeout=None)], Do.NOTHING, id="a-deletion"),
