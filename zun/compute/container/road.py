@@ -124,6 +124,7 @@ class Road:
             create = None if lane is Lane.LOOK else self._proposals.pop(uuid, None)
         if create is not None:
             create()
+            return None  # what was accepted meanwhile, and what the runtime did, has put it into the queue again
         row = row_of(context, uuid)
         if row is not None and row.capsule_uuid is not None:
             return Instead(key_of(row.capsule_uuid))
