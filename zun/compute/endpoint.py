@@ -70,7 +70,7 @@ class ComputeEndpoint:
         create = functools.partial(
             self._parts.creation.create, context, container, limits=limits, alternates=alternates, tried=tried
         )
-        self._parts.road.propose(container.uuid, create)
+        self._parts.road.propose(context, container.uuid, create)
 
     @rpc.quick
     def look(self, context: RequestContext, *, uuid: str) -> None:
@@ -209,15 +209,16 @@ class ComputeEndpoint:
 
     @rpc.quick
     def image_pull(self, context: RequestContext, *, image: str) -> None:
-        self._errands.put(image, "pull", functools.partial(self._images.pull, context, image))
+        self._errands.put(context, image, "pull", functools.partial(self._images.pull, context, image))
 
     @rpc.quick
     def image_delete(self, context: RequestContext, *, image: str) -> None:
-        self._errands.put(image, "delete", functools.partial(self._images.delete, context, image))
+        self._errands.put(context, image, "delete", functools.partial(self._images.delete, context, image))
 
     @rpc.quick
     def remove_volumes(self, context: RequestContext) -> None:
-        self._errands.put("named volumes", "remove", functools.partial(self._parts.named_volumes.remove, context))
+        remove = functools.partial(self._parts.named_volumes.remove, context)
+        self._errands.put(context, "named volumes", "named volumes", remove)
 
     @rpc.quick
     def commit(self, context: RequestContext, *, container: Container, image: str) -> None:
@@ -235,4 +236,4 @@ class ComputeEndpoint:
             ContainerActionEvent.note_arguments(context, uuid, container.project_id, action, arguments)
             self._queue.put(key_of(uuid))
 
-        self._errands.put(f"arguments for {uuid}", f"{action} of {context.request_id}", note)
+        self._errands.put(context, f"arguments for {uuid}", f"{action} of {context.request_id}", note)

@@ -101,7 +101,7 @@ class HostParts:
         lifecycle = Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance, errands)
         resizer = Resizer(hostname, tracker, pool, driver, operations, holdings, objects)
         attachments = NetworkAttachments(hostname, networks, operations, tracker, holdings)
-        road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.has)
+        road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.names)
         return cls(
             operations=operations,
             creation=creation,

@@ -106,7 +106,7 @@ class ComputeService:
         self._recover(context)
         self._ledger.start()
         for uuid in self._images.end_unfinished(context, self._host):
-            self.errands.put(uuid, "delete", functools.partial(self._images.delete, context, uuid))
+            self.errands.put(context, uuid, "delete", functools.partial(self._images.delete, context, uuid))
         self.queue.start()
         self._server = rpc.get_host_server(transport, self._host, [endpoint])
         self._server.start()
@@ -351,11 +351,11 @@ class ComputeService:
             except (exceptions.ZunError, *outages.OUTAGES) as exc:
                 LOG.warning("Work on %s failed; the next comparison does it: %s", name, exceptions.first_line(exc))
 
-        self.errands.put(name, name, once)
+        self.errands.put(admin_context(), name, name, once)
 
     def _gave_up(self, key: Key, error: BaseException) -> None:
         if key.kind == ERRAND:
-            self.errands.drop(key.name)
+            self.errands.give_up(key.name)
         else:
             self.parts.road.gave_up(key.name, error)
 

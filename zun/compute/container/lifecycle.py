@@ -236,7 +236,8 @@ class Lifecycle:
                 return
             LOG.info("Image %s is made of container %s", image_uuid, container.uuid)
         if uploads:
-            self._errands.put(image.uuid, "upload", functools.partial(self._upload, context, container.uuid, image))
+            upload = functools.partial(self._upload, context, container.uuid, image)
+            self._errands.put(context, image.uuid, "upload", upload)
 
     def _upload(self, context: RequestContext, uuid: str, image: Image) -> None:
         """Give Glance the image that was made of container ``uuid``, whose row is not needed any more then."""

@@ -60,9 +60,9 @@ class Road:
         resizer: Resizer,
         attachments: NetworkAttachments,
         reconciler: Reconciler,
-        uploading: Callable[[str], bool],
+        uploading: Callable[[], set[str]],
     ) -> None:
-        """``uploading`` returns whether an image, by its uuid, is on its way to Glance."""
+        """``uploading`` returns uuids, among them those of the images that are on their way to Glance."""
         self._hostname = hostname
         self._queue = queue
         self._tracker = tracker
@@ -71,7 +71,7 @@ class Road:
         self._reconciler = reconciler
         self._uploading = uploading
         self._lock = threading.Lock()
-        self._proposals: dict[str, Callable[[], object]] = {}
+        self._proposals: dict[str, tuple[RequestContext, Callable[[], object]]] = {}
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
@@ -99,10 +99,10 @@ class Road:
         }
         self._settle_claim = resizer.settle
 
-    def propose(self, uuid: str, create: Callable[[], object]) -> None:
+    def propose(self, context: RequestContext, uuid: str, create: Callable[[], object]) -> None:
         """Have a container created here with the plan of a scheduler, which ``create`` has. Returns at once."""
         with self._lock:
-            self._proposals[uuid] = create
+            self._proposals[uuid] = context, create
         self._queue.put(key_of(uuid))
 
     def look_soon(self, uuid: str, *, unplugged: bool = False, first: bool = False) -> None:
@@ -121,8 +121,10 @@ class Road:
         context.update_store()
         lane = self._queue.lane_of(key_of(uuid)) or Lane.OPERATION
         with self._lock:
-            create = None if lane is Lane.LOOK else self._proposals.pop(uuid, None)
-        if create is not None:
+            proposal = None if lane is Lane.LOOK else self._proposals.pop(uuid, None)
+        if proposal is not None:
+            asked, create = proposal
+            asked.update_store()  # log lines of this thread bear the request's id
             create()
             return None  # what was accepted meanwhile, and what the runtime did, has put it into the queue again
         row = row_of(context, uuid)
@@ -221,7 +223,8 @@ class Road:
             for each in found
             if not each["bare"] or each["action"] == "create" or naive(each["start_time"]) < early
         ]
-        return tuple(Wanted.of(each) for each in here if not self._uploading(each["arguments"].get("image", "")))
+        uploading = self._uploading() if here else set()
+        return tuple(Wanted.of(each) for each in here if each["arguments"].get("image") not in uploading)
 
     def _ask(self, context: RequestContext, row: Container) -> Seen:
         try:

@@ -3,10 +3,21 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from zun.common.context import RequestContext
 from zun.compute.work.queue import Again, Key, Next, Queue
 
 KIND = "errand"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """``what`` is the name of the work among the pieces of one errand. ``context`` is that of whoever asked."""
+
+    what: str
+    work: Callable[[], object]
+    context: RequestContext
 
 
 class Errands:
@@ -17,47 +28,57 @@ class Errands:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pieces: dict[str, list[tuple[str, Callable[[], object]]]] = {}
+        self._waiting: dict[str, list[_Piece]] = {}  # no list is empty
+        self._begun: dict[str, _Piece] = {}
+        """The piece of each name that is being done, or has failed and is done again."""
         self._queue: Queue | None = None
 
     def use(self, queue: Queue) -> None:
         """Do the work in ``queue``, which has ``do`` as the handler of ``KIND``."""
         self._queue = queue
 
-    def put(self, name: str, what: str, work: Callable[[], object]) -> None:
-        """Have ``work`` done, unless a piece ``what`` of this name waits already. Returns at once."""
-        assert self._queue is not None
+    def put(self, context: RequestContext, name: str, what: str, work: Callable[[], object]) -> None:
+        """Have ``work`` done, unless a piece ``what`` of this name waits already. Returns at once.
+
+        A piece that has begun does not count: it may have read what has changed since.
+        """
         with self._lock:
-            pieces = self._pieces.setdefault(name, [])
-            if all(what != waiting for waiting, _ in pieces):
-                pieces.append((what, work))
-        self._queue.put(Key(KIND, name))
+            pieces = self._waiting.setdefault(name, [])
+            if all(what != each.what for each in pieces):
+                pieces.append(_Piece(what, work, context))
+        self._ask(name)
 
     def do(self, name: str) -> Next | None:
         """Do the first piece of ``name``."""
         with self._lock:
-            pieces = self._pieces.get(name, [])
-            work = pieces[0][1] if pieces else None
-        if work is None:
-            return None
-        work()
-        return Again(0) if self.drop(name) else None
+            piece = self._begun.get(name)
+            if piece is None:
+                pieces = self._waiting.pop(name, [])
+                if not pieces:
+                    return None
+                piece = self._begun[name] = pieces.pop(0)
+                if pieces:
+                    self._waiting[name] = pieces
+        piece.context.update_store()  # log lines of this thread bear the request's id
+        piece.work()
+        return Again(0) if self._end(name) else None
+
+    def give_up(self, name: str) -> None:
+        """Forget the piece of ``name`` that failed again and again. The pieces behind it have their turn."""
+        if self._end(name):
+            self._ask(name)
 
     def names(self) -> set[str]:
         """Return the names of which there is work, under way or waiting."""
         with self._lock:
-            return set(self._pieces)
+            return {*self._waiting, *self._begun}
 
-    def has(self, name: str) -> bool:
-        """Return whether there is work of this name, under way or waiting."""
+    def _end(self, name: str) -> bool:
+        """Forget the piece that has begun. Return whether others wait."""
         with self._lock:
-            return name in self._pieces
+            self._begun.pop(name, None)
+            return name in self._waiting
 
-    def drop(self, name: str) -> int:
-        """Forget the first piece of ``name``, and return how many are left."""
-        with self._lock:
-            pieces = self._pieces.get(name, [])
-            del pieces[:1]
-            if not pieces:
-                self._pieces.pop(name, None)
-            return len(pieces)
+    def _ask(self, name: str) -> None:
+        assert self._queue is not None
+        self._queue.put(Key(KIND, name))

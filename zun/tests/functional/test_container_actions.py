@@ -5,6 +5,7 @@ import datetime
 import threading
 
 import pytest
+from oslo_context import context as current
 
 from zun.common import exceptions
 from zun.compute import service
@@ -119,6 +120,17 @@ def test_a_deletion_that_fails(cloud, context):
     cloud.drivers["one"].fail("delete", exceptions.DockerError(error="busy"))
     cloud.compute_api.delete(asked("delete", container, 2), container)
     assert ended(container, "req-2") == ("Error", [("compute__do_container_delete", "Error")])
+
+
+def test_work_is_logged_with_the_id_of_its_request(cloud, context):
+    """A creation and an action, each in a thread that did something else before."""
+    driver, seen = cloud.drivers["one"], []
+    for call in ("create", "stop"):
+        driver.before(call, lambda _: seen.append(current.get_current().request_id))
+    container = create(cloud, context)
+    cloud.compute_api.stop(asked("stop", container, 2), container, timeout=1)
+    assert ended(container, "req-2") == (None, [("compute__do_container_stop", "Success")])
+    assert seen == ["req-1", "req-2"]
 
 
 def test_a_deletion_takes_everything_along(cloud, context):
