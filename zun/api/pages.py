@@ -144,7 +144,7 @@ class Pages:
             return []
         found = self._files.get(path.removeprefix(PREFIX))
         if found is None:
-            raise errors.PathNotFound("The page has no such file. Open the page at /ui/.")
+            raise errors.PathNotFound("There is no such file under /ui/. Open /ui/ itself in the browser.")
         file, headers = found
         if tags.matches(environ.get("HTTP_IF_NONE_MATCH"), file.etag):
             start_response("304 Not Modified", headers)

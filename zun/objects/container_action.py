@@ -93,6 +93,8 @@ class ContainerActionEvent(base.ZunObject):
     ) -> list[dict[str, Any]]:
         """End in an error what was asked of the host's containers before ``before`` and will not end by itself.
 
+        For hosts of release 1.0: later ones do every open action.
+
         Nothing that was asked after this moment is ended, and nothing of ``busy`` containers. Gives the actions, each
         with ``container_uuid``, ``action``, ``request_id`` and whether it had ``begun``.
         """

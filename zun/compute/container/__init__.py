@@ -1,1 +1,1 @@
-"""What happens to one container: made, changed, looked at, removed."""
+"""Work on one container: its creation, its changes, the comparison with the runtime, its removal."""

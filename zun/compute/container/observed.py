@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runtime shows of a container, against its row. No I/O."""
+"""Compare the row of a container with its state at the runtime. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

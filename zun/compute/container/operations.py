@@ -20,7 +20,6 @@ LOG = logging.getLogger(__name__)
 PATIENCE = 5.0  # seconds, with an operation under way, of who has a caller that waits
 TOO_LATE = "The container is gone, or its status does not allow this any more."
 
-
 CONTAINER = "container"
 """The kind of the keys of containers in the queue. A capsule is one."""
 
@@ -118,8 +117,8 @@ class Operations:
     def save(self, context: RequestContext, container: Container, before: str | None = None) -> None:
         """Save the changes. A container that removed itself gives back its claim; schedulers hear of claims.
 
-        Raises StatusChanged when the status is not ``before`` any more: the API has accepted something meanwhile, whose
-        message will come.
+        Raises StatusChanged when the status is not ``before`` any more: the API has accepted something meanwhile,
+        which is the next step.
         """
         changed = container.obj_what_changed()
         only_from = None if before is None else (before,)

@@ -44,7 +44,7 @@ _AFTER: Mapping[Do, Mapping[str, Any]] = {
     Do.START_AGAIN: {"first": False},
     Do.COMPARE: {"compared": True},
 }
-"""What counts as done for the rest of a look, also if it could not be done: the next look tries again."""
+"""What the rest of a look takes for true after a step, even if the step failed. The next look tries the step again."""
 
 
 class Road:
@@ -78,7 +78,7 @@ class Road:
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
             # What was accepted is deleted, whatever the runtime says, if nothing says how.
             Do.DELETE: lambda context, each, step: lifecycle.delete(
-                context, each, **(step.arguments if step.action is not None else {"force": True})
+                context, each, **(step.arguments or {"force": True})
             ),
             Do.REBUILD: lambda context, each, step: lifecycle.rebuild(context, each),
             Do.REBOOT: lambda context, each, step: lifecycle.reboot(context, each, **step.arguments),
@@ -140,8 +140,8 @@ class Road:
         """Do what makes a stop end sooner, while the stop waits for processes."""
         context, before = admin_context(), None
         for _ in range(STEPS):
-            row = row_of(context, uuid)
-            if row is None or row.host != self._hostname:
+            row = self._mine(row_of(context, uuid))
+            if row is None:
                 return
             step = next_step(Case(row, self._wanted(context, uuid), stopping=True))
             if step.do is Do.NOTHING or step == before:
@@ -156,8 +156,8 @@ class Road:
     def gave_up(self, uuid: str, error: BaseException) -> None:
         """End what is wanted first of a container that failed again and again, with the reason in its row."""
         context, reason = admin_context(), f"Unexpected error of the compute service: {exceptions.first_line(error)}"
-        row = row_of(context, uuid)
-        if row is None or row.host != self._hostname:
+        row = self._mine(row_of(context, uuid))
+        if row is None:
             return
         for each in self._wanted(context, uuid)[:1]:
             self._end(context, uuid, each, reason)
@@ -180,14 +180,14 @@ class Road:
                 case = replace(case, seen=self._ask(context, row))
                 step = next_step(case)
             if step.do is Do.NOTHING or step == before:  # what changed nothing is not repeated at once
-                self._told(uuid, self._first)
+                self._forget(uuid, self._first)
                 return None
             if lane is Lane.LOOK and step.do not in LOOKS:
                 return Move(Lane.OPERATION)
             if lane is not Lane.LONG and step.long:
                 return Move(Lane.LONG)
             if step.do is Do.SETTLE_NETWORKS:
-                self._told(uuid, self._unplugged)  # what somebody sees from now on counts again
+                self._forget(uuid, self._unplugged)  # what somebody sees from now on counts again
             self._perform(uuid, row, step, case)
             known |= _AFTER.get(step.do, {})
             if step.action is not None and step.do not in (Do.END, Do.REFUSE) and len(case.wanted) == 1:
@@ -195,7 +195,7 @@ class Road:
             before, row = step, row_of(context, uuid)
         return None
 
-    def _told(self, uuid: str, those: set[str]) -> None:
+    def _forget(self, uuid: str, those: set[str]) -> None:
         with self._lock:
             those.discard(uuid)
 

@@ -5,7 +5,7 @@
 shell in ``road`` performs the step and asks again, until nothing is next.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
@@ -17,7 +17,7 @@ from zun.objects.placement import held_plan
 
 
 class Do(StrEnum):
-    """What a step does. The values are the words of the log and of the page."""
+    """The kinds of steps. The values are their names in the log and on the page order-of-work."""
 
     NOTHING = "nothing"
     ASK = "ask the runtime"
@@ -43,52 +43,47 @@ class Do(StrEnum):
     COMPARE = "write what the runtime shows"
 
 
-_OF_ACTION = {
-    "start": Do.START,
-    "stop": Do.STOP,
-    "pause": Do.PAUSE,
-    "unpause": Do.UNPAUSE,
-    "kill": Do.KILL,
-    "commit": Do.COMMIT,
-    "resize_container": Do.RESIZE,
-    "network_attach": Do.ATTACH,
-    "network_detach": Do.DETACH,
-}
-"""The actions that the API accepts without a change of the status."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How one action is done.
 
-_OWN_STATUS = {
-    "create": Status.CREATING,
-    "delete": Status.DELETING,
-    "rebuild": Status.REBUILDING,
-    "reboot": Status.RESTARTING,
-}
-"""The others, each with the status that the API gives a container when it accepts the action."""
+    - ``own``: the status that the API gives a container when it accepts the action. None: the status stays as it is.
+    - ``begun``: the task state while a host does it. With it, an action that was half done is taken up.
+    - ``done``: the statuses in which an action that a host has begun is done, though its end was not written.
+    - ``needs``: the arguments without which it cannot be done. They are missing if a message of the release before is.
+    - ``anywhere``: any status allows it.
+    """
 
-_ACTION_OF = {Do.CREATE: "create", Do.DELETE: "delete", Do.REBUILD: "rebuild", Do.REBOOT: "reboot"}
-_ANYWHERE = frozenset({"network_attach", "network_detach"})  # allowed in any status
-_DONE = {
-    "create": frozenset({Status.CREATED, Status.RUNNING, Status.STOPPED}),
-    "start": frozenset({Status.RUNNING}),
-    "stop": frozenset({Status.STOPPED}),
-    "pause": frozenset({Status.PAUSED}),
-    "unpause": frozenset({Status.RUNNING}),
-    "reboot": frozenset({Status.RUNNING}),
-    "rebuild": frozenset({Status.CREATED, Status.RUNNING}),
-}
-"""The statuses in which an action that a host has begun is done: all but its end was written."""
+    do: Do
+    own: Status | None = None
+    begun: TaskState | None = None
+    done: Set[Status] = frozenset()
+    needs: Set[str] = frozenset()
+    anywhere: bool = False
 
-_NEEDS = {"commit": {"image"}, "network_attach": {"port"}, "network_detach": {"port"}, "kill": {"signal"}}
-"""The arguments without which an action cannot be done: its message, of the release before, was lost."""
-_BEGUN = {
-    "start": TaskState.STARTING,
-    "stop": TaskState.STOPPING,
-    "pause": TaskState.PAUSING,
-    "unpause": TaskState.UNPAUSING,
-    "kill": TaskState.KILLING,
+
+_RUNNING = frozenset({Status.RUNNING})
+_MADE = frozenset({Status.CREATED, Status.RUNNING})
+_WAYS = {
+    "create": _Way(Do.CREATE, own=Status.CREATING, done=_MADE | {Status.STOPPED}),
+    "delete": _Way(Do.DELETE, own=Status.DELETING),
+    "rebuild": _Way(Do.REBUILD, own=Status.REBUILDING, done=_MADE),
+    "reboot": _Way(Do.REBOOT, own=Status.RESTARTING, done=_RUNNING),
+    "start": _Way(Do.START, begun=TaskState.STARTING, done=_RUNNING),
+    "stop": _Way(Do.STOP, begun=TaskState.STOPPING, done={Status.STOPPED}),
+    "pause": _Way(Do.PAUSE, begun=TaskState.PAUSING, done={Status.PAUSED}),
+    "unpause": _Way(Do.UNPAUSE, begun=TaskState.UNPAUSING, done=_RUNNING),
+    "kill": _Way(Do.KILL, begun=TaskState.KILLING, needs={"signal"}),
+    "commit": _Way(Do.COMMIT, needs={"image"}),
+    "resize_container": _Way(Do.RESIZE),
+    "network_attach": _Way(Do.ATTACH, needs={"port"}, anywhere=True),
+    "network_detach": _Way(Do.DETACH, needs={"port"}, anywhere=True),
 }
+"""Each action that a host knows. Any other one, of a later release, ends in an error."""
+
 WAITS = frozenset({Do.STOP, Do.REBOOT})
 """Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
-LOOKS = frozenset({Do.NOTHING, Do.ASK, Do.COMPARE, Do.END, Do.REFUSE})
+LOOKS = frozenset({Do.COMPARE, Do.END, Do.REFUSE})
 """Steps that are quick, for threads that look."""
 LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
 
@@ -152,7 +147,7 @@ class Step:
     do: Do
     action: Wanted | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Of COMPARE: the columns that are wrong, with their right values."""
+    """For COMPARE: the columns of the row that differ from the runtime, with the values of the runtime."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -174,33 +169,35 @@ class Rule:
     what: str = ""
 
 
-def wanted_of(case: Case, action: str) -> Wanted | None:
-    """Return the first action of this name that is wanted."""
-    return next((each for each in case.wanted if each.action == action), None)
-
-
-def allowed(action: str, row: Mapping[str, Any]) -> bool:
-    """Return whether ``row`` is in a status for ``action``.
+def allowed(action: Wanted, row: Mapping[str, Any]) -> bool:
+    """Return whether ``row`` is in a status for the action.
 
     An action that an interruption left half done is taken up whatever the runtime has made of the container since. A
     stop or a kill does not end an accepted reboot, which is still to come.
     """
-    status = row["status"]
-    if action in _ANYWHERE:
+    way, status = _WAYS.get(action.action), row["status"]
+    if way is None:
+        return False
+    if way.own is not None:
+        return bool(status == way.own) and (way.do is not Do.REBOOT or awaits_reboot(row))
+    if way.anywhere:
         return True
-    if action in _OWN_STATUS:
-        return bool(status == _OWN_STATUS[action]) and (action != "reboot" or awaits_reboot(row))
     if awaits_reboot(row):
         return False
-    begun = action in _BEGUN and row["task_state"] == _BEGUN[action]
-    if begun and status not in (TRANSITIONAL - {Status.RESTARTING}) | {Status.DELETED}:
+    half = way.begun is not None and row["task_state"] == way.begun
+    if half and status not in (TRANSITIONAL - {Status.RESTARTING}) | {Status.DELETED}:
         return True
-    return status in ALLOWED.get(action, ())
+    return status in ALLOWED[action.action]
+
+
+def _oldest(case: Case, do: Do) -> Wanted | None:
+    """Return the oldest wanted action that is done by ``do``."""
+    return next((each for each in case.wanted if each.action in _WAYS and _WAYS[each.action].do is do), None)
 
 
 def _beside(case: Case, row: Mapping[str, Any]) -> Step:
     """Return what may be done while a stop waits: what makes its end come sooner."""
-    deletion, kill = wanted_of(case, "delete"), wanted_of(case, "kill")
+    deletion, kill = _oldest(case, Do.DELETE), _oldest(case, Do.KILL)
     if row["status"] == Status.DELETING:
         asked = {} if deletion is None else deletion.arguments
         hurry = deletion is None or asked.get("force") or asked.get("stop_timeout") is not None
@@ -210,17 +207,9 @@ def _beside(case: Case, row: Mapping[str, Any]) -> Step:
     return Step(Do.REFUSE if _impossible(kill, row) else Do.KILL, kill)
 
 
-def _compare(case: Case, row: Mapping[str, Any]) -> Step:
-    return Step(Do.COMPARE, values=_differences(case, row))
-
-
 def _differences(case: Case, row: Mapping[str, Any]) -> Mapping[str, Any]:
     left = {"task_state": None} if row["task_state"] is not None else {}  # its action has ended
     return {**left, **observed(row, _state(case))}
-
-
-def _first(case: Case, row: Mapping[str, Any]) -> Step:
-    return Step(_OF_ACTION[case.wanted[0].action], case.wanted[0])
 
 
 def _refused(case: Case, row: Mapping[str, Any]) -> bool:
@@ -228,14 +217,14 @@ def _refused(case: Case, row: Mapping[str, Any]) -> bool:
 
 
 def _impossible(action: Wanted, row: Mapping[str, Any]) -> bool:
-    return not _NEEDS.get(action.action, set()) <= action.arguments.keys() or not allowed(action.action, row)
+    return not allowed(action, row) or not _WAYS[action.action].needs <= action.arguments.keys()
 
 
 def _done(case: Case, row: Mapping[str, Any]) -> bool:
-    if not case.wanted or row["task_state"] is not None:
+    if not case.wanted or row["task_state"] is not None or allowed(case.wanted[0], row):
         return False
     first = case.wanted[0]
-    return first.begun and not allowed(first.action, row) and row["status"] in _DONE.get(first.action, ())
+    return first.begun and first.action in _WAYS and row["status"] in _WAYS[first.action].done
 
 
 def _state(case: Case) -> RuntimeState | None:
@@ -248,12 +237,8 @@ def _has_devices(row: Mapping[str, Any]) -> bool:
     return plan is not None and bool(plan.devices)
 
 
-def _deleted(row: Mapping[str, Any]) -> bool:
-    return bool(row["status"] == Status.DELETED)
-
-
-def _is(*statuses: Status) -> Callable[[Case, Mapping[str, Any]], bool]:
-    return lambda case, row: row["status"] in statuses
+def _is(status: Status) -> Callable[[Case, Mapping[str, Any]], bool]:
+    return lambda case, row: bool(row["status"] == status)
 
 
 NOTHING = Step(Do.NOTHING)
@@ -273,22 +258,29 @@ RULES = (
     Rule(
         "the oldest wanted action was begun, and its status is what comes of it",
         _done,
-        lambda case, row: Step(Do.END, case.wanted[0]),
         Do.END,
     ),
     Rule(
         "the oldest wanted action is not allowed in its status, or lacks an argument",
         _refused,
-        lambda case, row: Step(Do.REFUSE, case.wanted[0]),
         Do.REFUSE,
     ),
     Rule("its status is Creating", _is(Status.CREATING), Do.CREATE),
     Rule("its status is Deleting", _is(Status.DELETING), Do.DELETE),
-    Rule("its status is Deleted, since this look", lambda case, row: _deleted(row) and case.compared, Do.NOTHING),
-    Rule("its status is Deleted", lambda case, row: _deleted(row), Do.DELETE),
+    Rule(
+        "its status is Deleted, since this look",
+        lambda case, row: row["status"] == Status.DELETED and case.compared,
+        Do.NOTHING,
+    ),
+    Rule("its status is Deleted", _is(Status.DELETED), Do.DELETE),
     Rule("its status is Rebuilding", _is(Status.REBUILDING), Do.REBUILD),
     Rule("a reboot was accepted", lambda case, row: awaits_reboot(row), Do.REBOOT),
-    Rule("an action is wanted", lambda case, row: case.wanted, _first, "the oldest one"),
+    Rule(
+        "an action is wanted",
+        lambda case, row: case.wanted,
+        lambda case, row: Step(_WAYS[case.wanted[0].action].do, case.wanted[0]),
+        "the oldest one",
+    ),
     Rule("this host counts another claim than its row says", lambda case, row: not case.agrees, Do.SETTLE_CLAIM),
     Rule("its networks are not those of its ports", lambda case, row: not case.plugged, Do.SETTLE_NETWORKS),
     Rule("the row and the runtime agree since this look", lambda case, row: case.compared, Do.NOTHING),
@@ -302,7 +294,7 @@ RULES = (
     Rule(
         "its row does not say what the runtime shows, or it has devices, which may come and go",
         lambda case, row: _differences(case, row) or _has_devices(row),
-        _compare,
+        lambda case, row: Step(Do.COMPARE, values=_differences(case, row)),
         Do.COMPARE,
     ),
 )
@@ -317,6 +309,6 @@ def next_step(case: Case) -> Step:
         if rule.applies(case, case.row):
             if not isinstance(rule.then, Do):
                 return rule.then(case, case.row)
-            named = _ACTION_OF.get(rule.then)
-            return Step(rule.then, None if named is None else wanted_of(case, named))
+            ends = rule.then in (Do.END, Do.REFUSE)
+            return Step(rule.then, case.wanted[0] if ends else _oldest(case, rule.then))
     return NOTHING

@@ -1,1 +1,1 @@
-"""What this host has, who holds it, and what it tells of itself."""
+"""The resources of this host: hardware, claims, shared CPUs, the inventory and the metrics."""

@@ -17,7 +17,7 @@ from zun.topology import Plan
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the containers of one host hold, as others are told of it."""
+    """Tells the schedulers, Placement and the shared pool what the containers of one host hold."""
 
     _hostname: str
     _tracker: ComputeNodeTracker

@@ -62,7 +62,7 @@ class HostInventory:
         self._neighbours = Neighbours(hostname, conf.compute.inventory_interval, sees_rows=sees_rows)
         self._nvml = NvmlFacts()
         self._written: Inventory | None = None
-        """What this run wrote last."""
+        """The inventory that this process wrote last."""
         self._uses: dict[str, str] = {}  # by the host itself, of devices by their addresses
         self._turn = threading.Lock()
 

@@ -1,1 +1,1 @@
-"""What a host keeps of its containers against the loss of rows and claims."""
+"""Files with the rows of containers, and the recovery of rows and claims that the database has lost."""

@@ -27,7 +27,7 @@ NO_THREAD_SECONDS = 1.0  # until a thread is asked for again after the host coul
 
 
 class Key(NamedTuple):
-    """What is worked on: a container and its uuid, an image and its uuid, the host and the name of a part."""
+    """The key of work: its kind (a container or an errand), and the uuid or name of what is worked on."""
 
     kind: str
     name: str
@@ -144,7 +144,7 @@ class Queue:
         self._lock = threading.Lock()
         self._items: dict[Key, _Item] = {}
         self._needs: deque[tuple[Lane, Callable[[Key, Lane], None], Key]] = deque()
-        """What the executors are to be asked for. A thread that comes in vain does no harm."""
+        """Work that no executor was asked for yet. A thread that finds its work done already ends at once."""
         self._times: list[tuple[float, Key]] = []  # a heap. A key that became due earlier stays until its old time
         self._earlier = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
