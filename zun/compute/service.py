@@ -86,6 +86,7 @@ class ComputeService:
         self.tracker = ComputeNodeTracker(
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
+        self._repairs: bool = conf.compute.audit_repair  # now: a value that cannot be read must not end audits later
         self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory)
         self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()
@@ -325,7 +326,7 @@ class ComputeService:
 
     def _audit(self) -> None:
         try:
-            self.auditor.audit(admin_context(), repair=self._conf.compute.audit_repair)
+            self.auditor.audit(admin_context(), repair=self._repairs)
         except exceptions.ZunError as exc:
             LOG.warning("This host could not be audited: %s", exc)
 
