@@ -88,12 +88,15 @@ class Creation:
         limits: Mapping[str, Any],
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
-    ) -> None:
-        """Claim, create, start if asked, and see in the kernel that it runs where it was planned."""
+    ) -> bool:
+        """Claim, create, start if asked, and see in the kernel that it runs where it was planned.
+
+        Returns whether it was done, or refused: False for a container that has a claim on this host already.
+        """
         with self._operations.queue.turn(key_of(container.uuid)):
             if self._tracker.usage.claim(container.uuid) is not None:
                 LOG.info("Container %s is on this host already: its message came twice", container.uuid)
-                return
+                return False
             by_default = self._set_default_disk(container)
             began = time.monotonic()
             try:
@@ -113,11 +116,12 @@ class Creation:
                     alternates=alternates,
                     tried=tried,
                 )
-                return
+                return True
             if committed is not None:  # from here on its row says what it holds
                 metrics.CLAIM_SECONDS.labels("kept").observe(time.monotonic() - began)
                 self._build(context, container, claim.plan, committed)
                 metrics.CREATE_SECONDS.labels(container.status).observe(time.monotonic() - began)
+            return True
 
     def _refuse(
         self,
@@ -200,8 +204,8 @@ class Creation:
         permit: str | None,
     ) -> Claimed | None:
         """Write the claim to the row, and that the creation begins. None when the container does not wait for this
-        host any more, and when the database does not say whether the claim is written: then it is kept until the next
-        comparison of the rows, which goes on with the creation or has it forgotten.
+        host any more. If the database does not say whether the claim is written, it is kept until the container is
+        looked at again.
 
         Raises ClaimRefused: whether one more of its group may be here, which host has a volume, and how much the disk
         pool has left, is known for certain only now.
@@ -220,9 +224,6 @@ class Creation:
             self._scheduler_api.host_changed(
                 context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
             )
-            return None
-        except db_exc.DBConnectionError as exc:
-            LOG.warning("Container %s may hold what it claimed, or not: %s", container.uuid, exceptions.first_line(exc))
             return None
         LOG.info(
             "Claimed CPUs %s and memory nodes %s for container %s",

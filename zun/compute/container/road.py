@@ -71,7 +71,7 @@ class Road:
         self._reconciler = reconciler
         self._uploading = uploading
         self._lock = threading.Lock()
-        self._proposals: dict[str, tuple[RequestContext, Callable[[], object]]] = {}
+        self._proposals: dict[str, tuple[RequestContext, Callable[[], bool]]] = {}
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
@@ -99,8 +99,11 @@ class Road:
         }
         self._settle_claim = resizer.settle
 
-    def propose(self, context: RequestContext, uuid: str, create: Callable[[], object]) -> None:
-        """Have a container created here with the plan of a scheduler, which ``create`` has. Returns at once."""
+    def propose(self, context: RequestContext, uuid: str, create: Callable[[], bool]) -> None:
+        """Have a container created here with the plan of a scheduler, which ``create`` has. Returns at once.
+
+        ``create`` returns whether that was done: if not, the container is looked at like any other.
+        """
         with self._lock:
             self._proposals[uuid] = context, create
         self._queue.put(key_of(uuid))
@@ -125,8 +128,8 @@ class Road:
         if proposal is not None:
             asked, create = proposal
             asked.update_store()  # log lines of this thread bear the request's id
-            create()
-            return None  # what was accepted meanwhile, and what the runtime did, has put it into the queue again
+            if create():
+                return None  # what was accepted meanwhile, and what the runtime did, has put it into the queue again
         row = row_of(context, uuid)
         if row is not None and row.capsule_uuid is not None:
             return Instead(key_of(row.capsule_uuid))
