@@ -9,6 +9,7 @@ record of the container, so neither the database nor an answer of Neutron is nee
 
 import contextlib
 import errno
+import itertools
 import json
 import logging
 import os
@@ -61,9 +62,13 @@ class Switch(Protocol):
 
 
 class Wires:
-    """The wired containers of this host. Each has a file in ``folder``, which outlives this process.
+    """The wired containers of this host. Each endpoint has a file in ``folder``, which outlives this process.
 
     ``switches`` are by Neutron's kind of binding. ``active_timeout`` is in seconds.
+
+    Calls are numbered as they arrive. A port or a virtual function has at most one file, that of its newest endpoint. A
+    call that Docker gave up, because Docker was killed or asked again, may still be under way: it changes nothing that
+    a newer call has changed.
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class Wires:
         self._neutron = client
         self._active_timeout = active_timeout
         self._turn = threading.Lock()  # held while a file or an interface changes
+        self._arrivals = itertools.count()
+        self._newest: dict[pathlib.Path, int] = {}  # by file: the newest call that wrote the file or plugged its port
 
     def start(self) -> None:
         """Raises Misconfigured if this process cannot wire containers."""
@@ -85,6 +92,7 @@ class Wires:
 
     def answer(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to one of Docker's calls. Raises ZunError, ValueError and OSError."""
+        arrival = next(self._arrivals)
         match call:
             case "Plugin.Activate":
                 return {"Implements": ["NetworkDriver"]}
@@ -92,7 +100,7 @@ class Wires:
                 return {"Scope": "local", "ConnectivityScope": "global"}
             case "NetworkDriver.CreateEndpoint":
                 wiring = Wiring.from_json(str((body.get("Options") or {}).get(WIRING, "")))
-                self._note(body["EndpointID"], wiring)
+                self._note(body["EndpointID"], wiring, arrival)
                 return {
                     "Interface": {
                         "Address": wiring.first(4),
@@ -101,7 +109,7 @@ class Wires:
                     }
                 }
             case "NetworkDriver.Join":
-                return self._join(body["EndpointID"])
+                return self._join(body["EndpointID"], arrival)
             case "NetworkDriver.EndpointOperInfo":
                 return {"Value": {}}
             case "NetworkDriver.DeleteEndpoint":
@@ -122,20 +130,27 @@ class Wires:
                     self._drop(file)
                     LOG.warning("Removed the interface of port %s, which no container has any more", wiring.port)
 
-    def _join(self, endpoint: str) -> dict[str, Any]:
+    def _join(self, endpoint: str, arrival: int) -> dict[str, Any]:
         file = self._file(endpoint)
-        wiring = self._read(file)
-        if wiring is None:
-            raise ValueError(f"endpoint {endpoint} was never created")
-        try:
-            with metrics.timed(metrics.PORT_SECONDS, "plug"):
-                with self._turn:
+        with metrics.timed(metrics.PORT_SECONDS, "plug"):
+            with self._turn:
+                wiring = self._read(file)
+                if wiring is None:
+                    raise ValueError(f"endpoint {endpoint} does not exist: Docker did not create it, or has deleted it")
+                self._refuse_late(arrival, [file])
+                self._newest[file] = arrival
+                try:
                     name = self._switch(wiring).plug(wiring)
+                except exceptions.ZunError:
+                    self._unplug_again(wiring)
+                    raise
+            try:
                 self._wait_until_active(wiring)
-        except exceptions.ZunError:
-            with self._turn, contextlib.suppress(exceptions.ZunError):
-                self._switch(wiring).unplug(wiring)
-            raise
+            except exceptions.ZunError:
+                with self._turn:
+                    if self._newest.get(file) == arrival:
+                        self._unplug_again(wiring)
+                raise
         return {
             "InterfaceName": {"SrcName": name, "DstPrefix": "eth"},
             "Gateway": wiring.gateway(4),
@@ -143,6 +158,16 @@ class Wires:
             "StaticRoutes": [{"Destination": to, "RouteType": 0, "NextHop": hop} for to, hop in wiring.routes],
             "DisableGatewayService": True,  # no further bridge that leads to the host
         }
+
+    def _unplug_again(self, wiring: Wiring) -> None:
+        with contextlib.suppress(exceptions.ZunError):  # why the port could not be used is told
+            self._switch(wiring).unplug(wiring)
+
+    def _refuse_late(self, arrival: int, files: Collection[pathlib.Path]) -> None:
+        """Raise ValueError if a newer call than ``arrival`` has changed one of the files or its interface."""
+        for file in files:
+            if self._newest.get(file, arrival) > arrival:
+                raise ValueError(f"this call is too late: a newer call for endpoint {file.stem} has been carried out")
 
     def _wait_until_active(self, wiring: Wiring) -> None:
         """Wait until Neutron's agent has set the port up. Raises PortUnusable.
@@ -167,29 +192,36 @@ class Wires:
                 )
             time.sleep(POLL_SECONDS)
 
-    def _note(self, endpoint: str, wiring: Wiring) -> None:
-        """Write the wiring of an endpoint, in the place of an earlier endpoint of the same port.
+    def _note(self, endpoint: str, wiring: Wiring, arrival: int) -> None:
+        """Write the wiring of an endpoint, in the place of an earlier endpoint of the same port or virtual function.
 
         Docker did not delete the earlier one if Docker was killed or the host lost power. Its port is unplugged: Open
         vSwitch does not see that a new interface has the name of one that vanished.
         """
+        file = self._file(endpoint)
         with self._turn:
-            for file in self._folder.glob("*.json"):
-                if (old := self._read(file)) is not None and old.port == wiring.port:
-                    self._switch(old).unplug(old)
-                    file.unlink(missing_ok=True)
-            file = self._file(endpoint)
+            found = {each: self._read(each) for each in self._folder.glob("*.json")}
+            earlier = {each: old for each, old in found.items() if old is not None and _share(old, wiring)}
+            self._refuse_late(arrival, earlier)
+            for each, old in earlier.items():
+                self._switch(old).unplug(old)
+                self._forget(each)
             written = file.with_suffix(".new")
             with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as new:
                 new.write(wiring.to_json())
             os.replace(written, file)
+            self._newest[file] = arrival
 
     def _drop(self, file: pathlib.Path) -> None:
         with self._turn:
             wiring = self._read(file)
             if wiring is not None:
                 self._switch(wiring).unplug(wiring)
-                file.unlink(missing_ok=True)
+                self._forget(file)
+
+    def _forget(self, file: pathlib.Path) -> None:
+        file.unlink(missing_ok=True)
+        self._newest.pop(file, None)
 
     def _switch(self, wiring: Wiring) -> Switch:
         try:
@@ -211,6 +243,11 @@ class Wires:
         except ValueError as exc:
             LOG.error("%s: %s. Remove the file; the interface may have to be removed by hand.", file, exc)
             return None
+
+
+def _share(one: Wiring, other: Wiring) -> bool:
+    """Return whether two wirings have the same interface of the host."""
+    return one.port == other.port or (one.slot != "" and one.slot == other.slot)
 
 
 class _Handler(BaseHTTPRequestHandler):
