@@ -3,7 +3,8 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from docker import errors as docker_errors
@@ -18,6 +19,11 @@ LOG = logging.getLogger(__name__)
 BRIDGE_OPTION = "com.docker.network.bridge.name"
 #: Texts of Docker and of Podman about a subnet that is in use.
 TAKEN = ("overlap", "is already used on the host")
+#: Texts of Docker and of Podman about a network whose name or bridge is in use. Docker 20.10 refuses the bridge of a
+#: network that another process is making, before it lists this network.
+IN_USE = ("same bridge name", "already exists", "already in use")
+#: Seconds between attempts to create a network that another process may be making.
+LOOK_AGAIN_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 class Bridges(OnEngine):
@@ -35,6 +41,35 @@ class Bridges(OnEngine):
         bridge = {"driver": "bridge", "options": {BRIDGE_OPTION: interface_name(name)}}
         labels = {LABEL_HOST: self.settings.host_label, **labels}
         self._engine.api.create_network(name, check_duplicate=True, labels=labels, **{**bridge, **how})
+
+    def _make(self, name: str, create: Callable[[], None]) -> None:
+        """Call ``create`` until Docker lists the network, which another process may create at the same time.
+
+        That process may also fail, so ``create`` is called again. Raises what ``create`` raises, or Conflict if the
+        name or the bridge stays in use.
+        """
+        refused = False
+        for delay in (*LOOK_AGAIN_SECONDS, None):
+            try:
+                create()
+                return
+            except (docker_errors.APIError, exceptions.Conflict) as exc:
+                if self._is_here(name):
+                    return
+                refused = refused or (isinstance(exc, docker_errors.APIError) and says(exc, *TAKEN, *IN_USE))
+                if not refused:
+                    raise
+                if delay is None:
+                    if isinstance(exc, docker_errors.APIError) and says(exc, *IN_USE):
+                        raise exceptions.Conflict(
+                            f"Network {name} cannot be created on this host: {exc.explanation}. Its name or its bridge "
+                            f"{interface_name(name)} belongs to a network that is not listed under this name. Try "
+                            "again; if this lasts, find that network with 'docker network ls' and remove it."
+                        ) from exc
+                    raise
+            time.sleep(delay)
+            if self._is_here(name):
+                return
 
     def _remove(self, name: str, what: str) -> None:
         with self._engine.translated(f"remove {what}"):

@@ -23,8 +23,6 @@ LOG = logging.getLogger(__name__)
 
 #: Label of default networks.
 LABEL_DEFAULT = "zun.default"
-#: Largest number of further subnets tried for a default network if another process took the chosen subnet.
-TRIES = 8
 
 
 class DefaultNetworks(Bridges):
@@ -50,22 +48,24 @@ class DefaultNetworks(Bridges):
     def _ensure_default(self, project_id: str, pool: Pool) -> None:
         name = self._default_name(project_id)
         labels = {LABEL_PROJECT: project_id, LABEL_DEFAULT: "true"}
-        taken: set[str] = set()
-        with self._engine.translated("make the default network of the project"), self._choosing:
-            while not self._is_here(name):
+        taken: set[str] = set()  # subnets that Docker refused
+
+        def create() -> None:
+            with self._choosing:
+                if self._is_here(name):
+                    return
                 cidr = self._free_block(pool, taken)
+                block = IPAMPool(subnet=cidr, gateway=subnets.first_address(cidr))
                 try:
-                    block = IPAMPool(subnet=cidr, gateway=subnets.first_address(cidr))
                     self._create(name, labels, ipam=IPAMConfig(pool_configs=[block]))
                 except docker_errors.APIError as exc:
-                    # Another agent of this daemon may have created this network, or one with these addresses.
-                    if self._is_here(name):
-                        return
-                    if not says(exc, *TAKEN) or len(taken) == TRIES:
-                        raise
-                    taken.add(cidr)
-                else:
-                    LOG.info("Made the default network of project %s with %s", project_id, cidr)
+                    if says(exc, *TAKEN):
+                        taken.add(cidr)
+                    raise
+            LOG.info("Made the default network of project %s with %s", project_id, cidr)
+
+        with self._engine.translated("make the default network of the project"):
+            self._make(name, create)
 
     def _free_block(self, pool: Pool, taken: Iterable[str]) -> str:
         used = {block for each in self._engine.api.networks() for block in routed(each)}

@@ -228,10 +228,8 @@ class DockerNetworks(DefaultNetworks):
                 LABEL_NAME: port.network_name or "",
             }
             try:
-                self._create_for(port, name, labels)
+                self._make(name, lambda: self._create_for(port, name, labels))
             except docker_errors.APIError as exc:
-                if self._is_here(name):  # another agent of this daemon created it meanwhile
-                    return
                 if says(exc, *TAKEN):
                     cidrs = ", ".join(each["cidr"] for each in port.subnets)
                     raise exceptions.Conflict(
@@ -249,7 +247,7 @@ class DockerNetworks(DefaultNetworks):
     def _create_empty(self, name: str) -> None:
         """Create a network for its name alone. No container is ever attached to it."""
         labels = {LABEL_NETWORK: name.removeprefix(NAME_PREFIX), LABEL_EMPTY: "true"}
-        self._create(name, labels, internal=True)
+        self._make(name, lambda: self._create(name, labels, internal=True))
         LOG.info("Made an empty network %s, without which Docker would not start a container that left it", name)
 
 

@@ -17,6 +17,7 @@ class Daemon(socketserver.ThreadingUnixStreamServer):
     """A Docker that speaks the minor ``versions`` of its API, first and last, and has the log driver ``logs``.
 
     Tests put the status and the JSON or the bytes of an answer into ``answers``, by the end of the request's path.
+    Of a list of answers each is given once.
     """
 
     daemon_threads = True
@@ -25,7 +26,7 @@ class Daemon(socketserver.ThreadingUnixStreamServer):
     def __init__(self, path: pathlib.Path, versions: tuple[int, int]) -> None:
         self.versions = versions
         self.logs = "json-file"
-        self.answers: dict[str, tuple[int, Any]] = {}
+        self.answers: dict[str, tuple[int, Any] | list[tuple[int, Any]]] = {}
         self.asked: list[str] = []
         self.bodies: list[Any] = []
         super().__init__(str(path), _Answers)
@@ -101,7 +102,10 @@ class _Answers(http_servers.Handler):
         self._answer(400, {"message": self.server.refusal(self.path) or "no tar"})
 
     def _wanted(self, path: str) -> tuple[int, Any] | None:
-        return next((answer for end, answer in self.server.answers.items() if path.endswith(end)), None)
+        answer = next((answer for end, answer in self.server.answers.items() if path.endswith(end)), None)
+        if isinstance(answer, list):
+            return answer.pop(0) if answer else None
+        return answer
 
     def _answer(self, status: int, content: Any) -> None:
         if not isinstance(content, bytes):

@@ -208,7 +208,7 @@ def test_a_call_read_late_changes_nothing_newer(wires, switch, pool, late, newer
     newer(pool, wires)
     plugged, files = dict(switch.plugged), sorted(wires._folder.iterdir())
     body.goes_on.set()
-    with pytest.raises(ValueError, match="too late|does not exist"):
+    with pytest.raises(ValueError, match=r"too late|does not exist"):
         under_way.result(60)
     assert (switch.plugged, sorted(wires._folder.iterdir())) == (plugged, files)
 
