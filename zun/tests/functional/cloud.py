@@ -197,12 +197,13 @@ class Cloud:
         return self.settled(self.submit(context, **fields))
 
     def settled(self, container: Container) -> Container:
-        """The container once nothing works on it any more."""
+        """The container once nothing works on it any more, nor waits to: a late look may still change its row."""
         return wait_for(lambda: self._if_settled(container.uuid))
 
     def _if_settled(self, uuid: str) -> Container | None:
         row = db.get(uuid)
-        done = row["status"] in SETTLED and row["task_state"] is None
+        quiet = row["host"] not in self.agents or self.quiet(row["host"], uuid)
+        done = quiet and row["status"] in SETTLED and row["task_state"] is None
         return Container.from_row(None, row) if done else None
 
     def compared(self, host: str, what: Callable[[], T]) -> T:
