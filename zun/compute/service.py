@@ -93,7 +93,7 @@ class ComputeService:
         self._stopping = threading.Event()
 
     def start(self, transport: oslo_messaging.Transport) -> None:
-        """Register the host, take up what an earlier run left, then answer messages. Returns when it does."""
+        """Register the host, take up the work of an earlier run, then answer messages. Returns at the first."""
         endpoint = self._put_together(transport)
         context = admin_context()
         self._network_driver.start()
@@ -250,7 +250,7 @@ class ComputeService:
             )
 
     def _ping(self) -> None:
-        """Tell the schedulers when the engine goes away, and describe it anew when it is back."""
+        """Tell the schedulers when the engine goes away, and describe the engine anew at its return."""
         was_up = self._engine.up
         if self._engine.look(admin_context()) and not was_up:
             self._update_inventory()

@@ -50,7 +50,7 @@ def pool_uuid(aggregate: str) -> str:
 
 
 def is_cell(uuid_: str, name: str) -> bool:
-    """Return whether this service makes a provider of this uuid and name for a cell, of whatever host."""
+    """Return whether this service makes a provider of this uuid and name for a cell of any host."""
     host, _, cell = name.rpartition("_NUMA_")
     return cell.isdecimal() and uuid_ == cell_uuid(host, int(cell))
 
@@ -64,7 +64,7 @@ def page_class(kib: int) -> str:
 
 
 def resources_of(plan: Plan) -> dict[int | None, dict[str, int]]:
-    """Return what ``plan`` takes by cell id and resource class. Cells of which it takes nothing are absent.
+    """Return the amounts of ``plan`` by cell id and resource class. Cells of which it takes nothing are absent.
 
     Devices are taken from their cells; under None are those of an unknown cell.
 
@@ -102,20 +102,20 @@ def allocations_of(host: str, plan: Plan, disk: int, pool: str | None = None) ->
 
 
 def holding_of(host: str, container: Container, plan: Plan, pool: str | None) -> Holding:
-    """Return what the container holds of ``host`` with ``plan``. See ``allocations_of`` for ``pool``."""
+    """Return the allocation of the container on ``host`` with ``plan``. See ``allocations_of`` for ``pool``."""
     allocations = allocations_of(host, plan, disk_promised(container), pool)
     return Holding(allocations, container.project_id, container.user_id or container.project_id)
 
 
 def holdings_of(host: str, rows: Iterable[Container], pool: str | None) -> dict[str, Holding]:
-    """Return what ``rows`` say that containers hold of ``host``, by uuid; a capsule holds for its members."""
+    """Return the allocations on ``host`` of the containers of ``rows``, by uuid; a capsule holds for its members."""
     own = (row for row in rows if row.host == host and row.capsule_uuid is None)
     held = {row.uuid: holding_of(host, row, plan, pool) for row in own if (plan := held_plan(row)) is not None}
     return {uuid: holding for uuid, holding in held.items() if holding.allocations}
 
 
 def total_of(plans: Iterable[Plan]) -> dict[int | None, Counter[str]]:
-    """Return what ``plans`` take together by cell id and resource class, as ``resources_of``."""
+    """Return the total amounts of ``plans`` by cell id and resource class, as ``resources_of``."""
     total: dict[int | None, Counter[str]] = {}
     for plan in plans:
         for cell, taken in resources_of(plan).items():
@@ -126,7 +126,7 @@ def total_of(plans: Iterable[Plan]) -> dict[int | None, Counter[str]]:
 def drift(
     wanted: Mapping[str, Holding], seen: Mapping[str, Allocations], own: Iterable[str]
 ) -> tuple[set[str], set[str]]:
-    """Compare what containers hold with what Placement has on the providers ``own``.
+    """Compare the claims of containers with the allocations on the providers ``own``.
 
     ``seen`` are the allocations there by consumer. Returns the uuids of containers whose allocations differ, and the
     consumers of which no container of this host is known.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP API of Placement, as far as this service uses it."""
+"""The requests of this service to the HTTP API of Placement."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -19,15 +19,15 @@ ATTEMPTS = 10  # to write beside others who write to the same provider or consum
 
 
 class GenerationConflict(exceptions.Conflict):
-    """Somebody wrote since it was read: read again."""
+    """The object was written since the last reading: read again."""
 
 
 class CapacityExceeded(exceptions.Conflict):
-    """Placement has not got what an allocation asks for."""
+    """Placement lacks resources that an allocation asks for."""
 
 
 class InUse(exceptions.Conflict):
-    """An inventory or a provider cannot go while somebody has allocations of it."""
+    """An inventory or a provider with allocations cannot be removed."""
 
 
 class Refused(exceptions.ZunError):
@@ -96,7 +96,7 @@ class PlacementClient:
         return [_node(each) for each in found]
 
     def provider(self, node: Node) -> Provider:
-        """Return what Placement has of a provider."""
+        """Return the inventories, traits and aggregates of a provider."""
         path = f"/resource_providers/{node.uuid}"
         inventories = {
             name: Inventory(each["total"], each["reserved"], each["allocation_ratio"])
@@ -135,12 +135,12 @@ class PlacementClient:
         self._send("DELETE", f"/resource_providers/{uuid}", missing=True)
 
     def allocated(self, uuid: str) -> dict[str, dict[str, int]]:
-        """Return what each consumer has of a provider, by consumer; of none if there is no such provider."""
+        """Return the allocations at a provider by consumer, empty for an unknown provider."""
         answer = self._get(f"/resource_providers/{uuid}/allocations", missing=True)
         return {consumer: each["resources"] for consumer, each in answer.get("allocations", {}).items()}
 
     def consumer(self, uuid: str) -> Consumer:
-        """Return what a consumer has, of all providers."""
+        """Return the allocations of a consumer at all providers."""
         answer = self._get(f"/allocations/{uuid}")
         allocations = {provider: each["resources"] for provider, each in answer["allocations"].items()}
         owner = {name: answer[name] for name in ("project_id", "user_id") if name in answer}
@@ -178,7 +178,7 @@ class PlacementClient:
         return self._send("GET", path, missing=missing, params=query)
 
     def _send(self, method: str, path: str, body: Any = None, *, missing: bool = False, **more: Any) -> dict[str, Any]:
-        """Return the body of the answer, empty if it has none, or with ``missing`` for 404."""
+        """Return the body of the answer. An answer without a body, or with ``missing`` a 404, gives an empty one."""
         if body is not None:
             more["json"] = body
         try:
@@ -210,7 +210,7 @@ def _node(record: Mapping[str, Any]) -> Node:
 
 
 def _failure(answer: Any) -> dict[str, Any]:
-    """The first error of an answer; it need not be Placement's own, but a proxy's."""
+    """The first error of an answer of Placement, or of a proxy before Placement."""
     try:
         first: dict[str, Any] = answer.json()["errors"][0]
     except (ValueError, LookupError, TypeError):

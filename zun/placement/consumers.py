@@ -37,7 +37,7 @@ class Consumers:
 
     @contextlib.contextmanager
     def alone(self, uuids: Set[str], *, wait: bool) -> Iterator[Set[str]]:
-        """Let nobody else write the consumers during the block. Without ``wait``, yields those that nobody writes."""
+        """Keep other threads from writing the consumers. Without ``wait``, yields those not being written."""
         with self._turn:
             self._turn.wait_for(lambda: not wait or not uuids & self._busy)
             mine = uuids - self._busy
@@ -53,7 +53,7 @@ class Consumers:
         self._written = {}
 
     def wrote(self, uuid: str, allocations: Allocations) -> bool:
-        """Return whether a consumer has what was written last."""
+        """Return whether the allocations of a consumer are those written last."""
         return uuid in self._written and self._written[uuid][0].allocations == allocations
 
     def compared(self, differing: Set[str], nobodys: Mapping[str, Allocations], *, whole: bool) -> Set[str]:
@@ -66,7 +66,7 @@ class Consumers:
         return differing | {uuid for uuid, taken in nobodys.items() if self.foreign.get(uuid) != taken}
 
     def settle(self, uuids: Set[str], wanted: Mapping[str, Holding]) -> None:
-        """Let the consumers have what is ``wanted``, or nothing of this host. Other services' are left alone."""
+        """Give the consumers the ``wanted`` allocations, or none of this host. Other services' are left alone."""
         for uuid in uuids - self._put_together(uuids, wanted):
             try:
                 self.put(uuid, wanted.get(uuid))
@@ -78,7 +78,7 @@ class Consumers:
                 self.refused = {other: reason for other, reason in self.refused.items() if other != uuid}
 
     def _put_together(self, uuids: Set[str], wanted: Mapping[str, Holding]) -> Set[str]:
-        """Write what needs no look at Placement before, in one request. Returns the consumers that are right then.
+        """Write the allocations that need no reading first, in one request. Returns the consumers that are right then.
 
         Placement takes all or nothing; what it refuses is to be written one by one. What it refused before is left
         out, so that it does not hold up the others.
@@ -108,7 +108,7 @@ class Consumers:
         return right | changes.keys()
 
     def put(self, uuid: str, wanted: Holding | None) -> None:
-        """Let a consumer have ``wanted``, or with None nothing of this host if it is a container.
+        """Give a consumer the ``wanted`` allocation; with None a container loses this host's.
 
         Raises CapacityExceeded, Refused, GenerationConflict, PlacementUnavailable.
         """
@@ -138,7 +138,7 @@ class Consumers:
             change = self._rest(uuid) if wanted is None else self._anew(uuid, wanted, change[1])
 
     def _anew(self, uuid: str, wanted: Holding, generation: int | None) -> _Change | None:
-        """Return how a consumer that somebody else wrote since ``generation`` has ``wanted``; None if it has."""
+        """Return the change that gives ``wanted`` to a consumer written since ``generation``; None for no change."""
         found = self._client.consumer(uuid)
         if found.allocations == wanted.allocations and found.kind == CONSUMER_TYPE:
             self._written[uuid] = wanted, found.generation
@@ -147,7 +147,7 @@ class Consumers:
         return wanted, 0 if found.generation is None and generation is None else found.generation
 
     def _rest(self, uuid: str) -> _Change | None:
-        """Return how a container has nothing of this host; None if it has nothing, or is no container."""
+        """Return the change that takes this host's part from a container; None for no change or another consumer."""
         found = self._client.consumer(uuid)
         known = self._providers.known
         ours = {provider: taken for provider, taken in found.allocations.items() if provider in known}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the providers that Placement has to those of a host: the steps to take. Values only, no I/O.
+"""Decide the steps from the providers at Placement to the providers of a host. Values only, no I/O.
 
 Only the providers that ``tree`` makes are touched. Everything else belongs to other services.
 """
@@ -57,7 +57,7 @@ Step = Create | SetInventories | SetTraits | SetAggregates | Remove
 def steps(
     wanted: Sequence[Provider], known: Mapping[str, Provider], aggregates: Collection[str] = ()
 ) -> list[Step]:
-    """Return what makes ``known`` (the providers of our root, by uuid) into ``wanted``, in an order that works.
+    """Return the steps from ``known`` (the providers of our root, by uuid) to ``wanted``, in an order that works.
 
     ``aggregates`` are the uuids of every host aggregate of this service. Traits and aggregates on a provider that are
     not this service's stay.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocations of other services on a host, and what the planner leaves to them. Values only, no I/O.
+"""Allocations of other services on a host, and the resources that are left to these services. Values only, no I/O.
 
 Placement tells amounts. The planner gives exact CPUs, so that as many CPUs as others have of their own are chosen here
 and withheld from containers.
@@ -53,7 +53,7 @@ def cell_of(names: Iterable[str]) -> int | None:
 
 
 def foreign_of(topology: HostTopology, usage: Usage, others: Others, before: CpuSet = NO_CPUS) -> Foreign:
-    """Return what ``others`` have, cell by cell, for the host ``topology`` without any of it.
+    """Return the amounts of ``others``, cell by cell, for the host ``topology`` without these amounts.
 
     An amount of a provider without a cell is spread over the cells by their size. ``before`` are the CPUs that were
     withheld so far: they stay withheld as long as others need as many.

@@ -13,7 +13,7 @@ from zun.placement.tree import Provider
 
 @dataclass(slots=True)
 class _Seen:
-    """One provider as it was last read or written."""
+    """One provider as of the last reading or writing."""
 
     provider: Provider
     generation: int
@@ -40,7 +40,7 @@ class HostProviders:
         return {uuid: each.provider for uuid, each in self._seen.items()}
 
     def allocations(self) -> dict[str, dict[str, Resources]]:
-        """Return what each consumer had when the providers were read."""
+        """Return the allocations of each consumer as of the reading of the providers."""
         found: dict[str, dict[str, Resources]] = {}
         for uuid, seen in self._seen.items():
             for consumer, taken in seen.allocated.items():
@@ -70,7 +70,7 @@ class HostProviders:
         return len(todo)
 
     def remove(self, former: Set[str]) -> None:
-        """Remove shared providers that are no disk pools any more, once nobody has anything of them."""
+        """Remove shared providers that are no disk pools any more and have no allocations."""
         for node in self._client.sharing() if former else ():
             if node.uuid in former:
                 with contextlib.suppress(InUse):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compute service asks of Placement: a Protocol, and its answer in mode off."""
+"""A Protocol for the questions of the compute service to Placement, and its form in mode off."""
 
 import contextlib
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Ledger(Protocol):
     """Where claims are written beside the rows."""
 
     def claiming(self, container: Container, plan: Plan) -> contextlib.AbstractContextManager[None]:
-        """Write ``plan`` before the block commits it. Raises ClaimRefused."""
+        """Write ``plan`` before the block commits the claim. Raises ClaimRefused."""
 
     def note(self, uuid: str) -> None:
         """Have the allocation of a container compared with its row, which has changed. Returns at once."""
@@ -37,10 +37,10 @@ class Ledger(Protocol):
         """The host has something else than before. Returns at once."""
 
     def differences(self) -> Differences:
-        """Return what is not as it should be."""
+        """Return the differences between the claims and Placement."""
 
     def others(self) -> Others | None:
-        """Return what consumers of other services have of this host as of the last sweep; None before the first one."""
+        """Return the amounts of other services on this host as of the last sweep; None before the first one."""
 
     def start(self) -> None: ...
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches what consumers of other services have of one host at Placement."""
+"""Watches the allocations of other services on one host at Placement."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +41,7 @@ class OthersWatch:
             self._beside[uuid] = node.generation, Beside(taken, inventories, cell_of(_names(node, tree)))
 
     def tell(self, known: Iterable[Provider], foreign: Iterable[Allocations]) -> None:
-        """Compare with what was told last. ``foreign`` is what consumers have of this service's providers ``known``."""
+        """Compare with the last answer. ``foreign`` are allocations of other services at the providers ``known``."""
         cells = {each.uuid: None if each.parent is None else cell_of([each.name]) for each in known}
         here: dict[int | None, Counter[str]] = {}
         for allocations in foreign:
@@ -54,7 +54,7 @@ class OthersWatch:
 
 
 def _names(node: Node, tree: Mapping[str, Node]) -> Iterator[str]:
-    """Yield the name of a provider and those of its parents, up to the root of ``tree``, but without the root's."""
+    """Yield the names of a provider and of its parents up to the root of ``tree``, without the root's name."""
     while node.parent is not None and node.parent in tree:
         yield node.name
         node = tree[node.parent]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps Placement's picture of one host as the rows of its containers have it.
+"""Keeps one host at Placement in step with the rows of its containers.
 
 There is no list of changes that could be lost: what is to be written is always derived from the rows. A change only
 says which container to look at. A sweep compares everything, at the start and then again and again, so that a killed
@@ -82,7 +82,7 @@ class Reporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and return when it has ended. The first sweep of the next start writes what is missing."""
+        """End the thread, and wait for its end. The first sweep of the next start writes what is missing."""
         self._stopping.set()
         self._wake.set()
         self._urgent.set()
@@ -126,7 +126,7 @@ class Reporter:
             self.note(container.uuid)  # after the block above: who settles leaves alone what is being claimed
 
     def sweep(self) -> None:
-        """Make Placement's picture of this host equal to what the rows say. Raises PlacementUnavailable."""
+        """Bring this host's tree and allocations at Placement to the state of the rows. Raises PlacementUnavailable."""
         self._read()
         self._publish()
         self._compare()
@@ -179,7 +179,7 @@ class Reporter:
             self._looked.set_exception(exceptions.PlacementUnavailable(reason="this service is stopping"))
 
     def _round(self, whole: bool) -> str | None:
-        """Sweep, or write what changed and look where claims were refused. Returns why that failed."""
+        """Sweep, or write the changes and look where claims were refused. Returns why that failed."""
         with self._guard:
             asked, looked = self._asked, self._looked
             self._asked, self._looked = set(), Future()
@@ -213,7 +213,7 @@ class Reporter:
         looked.result()
 
     def _follow(self, looked_at: Set[str]) -> None:
-        """Write what changed, and compare the providers ``looked_at``."""
+        """Write the changes, and compare the providers ``looked_at``."""
         if looked_at:
             if self._providers.pool in looked_at:
                 self._look_around()
@@ -233,7 +233,7 @@ class Reporter:
         self._providers.pool = None if self._pools.mine is None else pool_uuid(self._pools.mine.uuid)
 
     def _read(self) -> None:
-        """Read the database and what changed at Placement."""
+        """Read the database and the changes at Placement."""
         self._look_around()
         self._watch.look()
         self._providers.read()
@@ -245,14 +245,14 @@ class Reporter:
         self._providers.publish(wanted, self._groups)
 
     def _compare(self, looked_at: Set[str] | None = None) -> None:
-        """Note each container whose row says something else than Placement, and what is left of others."""
+        """Note each container whose row differs from Placement, and the remains of removed ones."""
         differing, nobodys = self._differing(looked_at)
         todo = self._consumers.compared(differing, nobodys, whole=looked_at is None)
         with self._guard:
             self._dirty |= todo
 
     def _differing(self, looked_at: Set[str] | None = None) -> tuple[set[str], dict[str, Allocations]]:
-        """Return the answer of ``drift`` as of the last reading, with what consumers without a row have.
+        """Return the answer of ``drift`` as of the last reading, with the allocations of consumers without a row.
 
         With ``looked_at`` only consumers of these providers count that do not have what was written for them.
         """
@@ -268,7 +268,7 @@ class Reporter:
         return differing, {uuid: seen[uuid] for uuid in nobodys - others}
 
     def _settle(self) -> None:
-        """Write what containers hold that were noted."""
+        """Write the claims of the noted containers."""
         with self._guard:
             todo, self._dirty = self._dirty, set()
         try:

@@ -130,7 +130,7 @@ def in_pool(providers: Iterable[Provider], pool: DiskPool, held: int) -> tuple[P
 
 
 def _present(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    """Return the inventories without those of total 0, which Placement rejects."""
+    """Return the inventories that have a total above 0, since Placement rejects others."""
     return {name: each for name, each in inventories.items() if each.total}
 
 
@@ -182,7 +182,7 @@ def _cpus(
 
 
 def _foreign(topology: HostTopology, cell: NUMACell) -> tuple[ForeignShare, ForeignShare]:
-    """Return what other services have of the provider of ``cell``, and what they have beside it."""
+    """Return the share of other services in the provider of ``cell``, and their share beside this provider."""
     foreign, nothing = topology.foreign, ForeignShare()
     return foreign.here.get(cell.id, nothing), foreign.beside.get(cell.id, nothing)
 

@@ -261,7 +261,7 @@ def unreadable(planned: Planned, reason: str) -> Finding:
 
 
 def device_lost(planned: Planned, reason: str) -> Finding:
-    """Return the finding for a container whose devices cannot be given to it now, for ``reason``."""
+    """Return the finding for a container that cannot be given its devices now, for ``reason``."""
     repair = (
         "not repaired: bring the device back, or select it again in [devices] device_spec, then restart the container; "
         "or delete the container. Other containers are not touched"
@@ -518,7 +518,7 @@ def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
 
 
 def remote(planned: Planned, pages: Mapping[int, int]) -> dict[int, int]:
-    """Return those of ``pages`` (bytes by memory node) that are outside of the planned memory nodes."""
+    """Return the part of ``pages`` (bytes by memory node) that is outside of the planned memory nodes."""
     return {node: size for node, size in pages.items() if size and node not in planned.mems}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads where this host's containers really run, and puts back what drifted.
+"""Compares where this host's containers run with their plans, and repairs the differences.
 
 A first look takes no lock, so that it disturbs nobody. What seems wrong in it is looked at again while no operation
 works on the container, since a resize in its middle looks just like drift; only that second look is believed.
@@ -50,7 +50,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the last audit read of a running container.
+    """The figures of a running container at the last audit.
 
     ``remote_kib`` is its ordinary memory outside of its memory nodes, None without memory nodes of its own.
     """
@@ -79,7 +79,7 @@ class Auditor:
     )
 
     def audit(self, context: RequestContext, *, repair: bool) -> dict[str, Any]:
-        """Look at every container of this host, repair what drifted if told to, and return the answer of the API.
+        """Examine every container of this host, repair with ``repair``, and return the answer of the API.
 
         Raises Unavailable or DockerError when the runtime does not tell what it has.
         """
@@ -102,7 +102,7 @@ class Auditor:
         return {str(code): counts[str(code)] for code in CODES}
 
     def readings(self) -> dict[str, Reading]:
-        """Return what the last audit read, by uuid. Containers without a process have no reading."""
+        """Return the figures of the last audit, by uuid. Containers without a process have no reading."""
         return dict(self._readings)
 
     def _look(self, context: RequestContext, repair: bool) -> _Seen:
@@ -151,7 +151,7 @@ class Auditor:
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
     ) -> tuple[Finding, ...] | None:
-        """Return the findings on a container; None while an operation changes it or the runtime has no object of it."""
+        """Return the findings on a container; None during an operation or without an object at the runtime."""
         if state is None or (planned := self._planned(container, told)) is None:
             return None
         try:
@@ -210,7 +210,7 @@ class Auditor:
     def _recovered(
         self, context: RequestContext, container: Container, state: RuntimeState | None, repair: bool
     ) -> tuple[Finding, ...]:
-        """Let a container hold here, and in its row if that is to be repaired, what the row has lost."""
+        """Recover the claim that a row has lost: in the tracker, and with ``repair`` in the row."""
         if state is None or not is_lost(container, state):
             return ()
         plan, why_not = self._tracker.recover(container, state)
@@ -313,7 +313,7 @@ class Auditor:
         )
 
     def _account(self, findings: list[Finding]) -> None:
-        """Count and tell what is new; what was there the last time is known already."""
+        """Count the findings and log the new ones. The log has the others since an earlier audit."""
         still = {finding.identity: finding for finding in findings if not finding.repaired}
         for finding in findings:
             new = finding.identity not in self._open
@@ -349,7 +349,7 @@ def _most_free(
 def _objects_of(
     container: Container, containers: Sequence[Container], states: Mapping[str, RuntimeState]
 ) -> list[str]:
-    """The ids of what the runtime has of it and of its members."""
+    """The ids of the runtime's objects of the container and of its members."""
     family = (each.uuid for each in containers if container.uuid in (each.uuid, each.capsule_uuid))
     return [state.container_id for uuid in family if (state := states.get(uuid)) is not None]
 

@@ -28,7 +28,7 @@ _RUNS = ALIVE | {Status.RESTARTING}
 
 
 def rolled_up(statuses: Sequence[str]) -> Status:
-    """The status of a capsule whose object runs, by those of its members without the init containers."""
+    """Return the status of a capsule whose object runs. ``statuses`` are of its members, not of init containers."""
     if Status.ERROR in statuses:
         return Status.ERROR
     if any(status in _RUNS for status in statuses):
@@ -126,7 +126,7 @@ class CapsuleMembers:
         LOG.info("Container %s of capsule %s is %s", member.uuid, member.capsule_uuid, member.status)
 
     def _has_ended(self, context: RequestContext, init: Container) -> bool:
-        """Start an init container unless it began. Return whether it has succeeded. Raises CapsuleFailed."""
+        """Start an init container unless started. Return whether it has succeeded. Raises CapsuleFailed."""
         if init.status == Status.STOPPED and init.exit_code == 0:
             return True
         state = self._driver.show(init)

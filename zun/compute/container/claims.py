@@ -115,7 +115,7 @@ class Claim:
         return replace(settled, generation=self._resources.generation, devices=devices)
 
     def _settled(self, proposed: Plan | None) -> Plan | Refusal:
-        """Return ``proposed`` if it is free and its devices still serve the request, else the host's own plan."""
+        """Return ``proposed`` if free, with devices that serve the request, else the host's own plan."""
         topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
         if proposed is None:
             return plan(topology, usage, request)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what a container's status reason says of its devices. No I/O."""
+"""Decide which devices a container's status reason names as gone. No I/O."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -74,7 +74,7 @@ class Networks:
             return self._driver.default(container.project_id)
 
     def rejoin(self, container: Container) -> None:
-        """Restore what a start needs of networks besides those of the container's ports, if somebody removed it."""
+        """Restore networks that a start needs besides those of the container's ports, if they were removed."""
         with self._queue.turn(Key("project", container.project_id)):
             self._driver.rejoin(container, container.project_id)
 
@@ -237,7 +237,7 @@ class Networks:
 
 
 def with_functions(container: Container, ports: Iterable[NetworkPort]) -> list[NetworkPort]:
-    """Return ``ports``, each with the virtual function that the container holds for it."""
+    """Return ``ports``, each with the virtual function of the container's plan."""
     plan = held_plan(container)
     slots = {port_of(each.name): each.address for each in (plan.devices if plan else ())}
     found = list(ports)
@@ -260,6 +260,6 @@ def networks_of(container: Container) -> set[str]:
 
 
 def settled(container: Container, ports: Sequence[NetworkPort]) -> dict[str, Any]:
-    """Return the container's ``addresses`` once it is plugged into ``ports``. Networks of the runtime stay."""
+    """Return the ``addresses`` of a container that is plugged into ``ports``. Networks of the runtime stay."""
     others = {name: items for name, items in (container.addresses or {}).items() if not uuidutils.is_uuid_like(name)}
     return {**others, **{port.network_uuid: port.addresses() for port in ports}}

@@ -31,7 +31,7 @@ _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
 
 
 def awaits_reboot(row: Mapping[str, Any]) -> bool:
-    """Return whether ``row`` is Restarting since a reboot was accepted, not since the runtime restarts it.
+    """Return whether ``row`` is Restarting since a reboot was accepted, not by a restart of the runtime.
 
     Nobody but that reboot may touch its status and task state.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes what this host does for a container: for users the events of its actions, for operators the log."""
+"""Note the work on a container: for users as events of its actions, for operators in the log."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ class Begun:
 
 
 class RecordedStep:
-    """``failed`` says that it did not work, where no exception does."""
+    """A step under way. ``failed`` records an error where no exception does."""
 
     def __init__(self, event_id: int | None, last: bool) -> None:
         self._event_id = event_id
@@ -34,7 +34,7 @@ class RecordedStep:
         self.error = error if isinstance(error, str) else "".join(traceback.format_exception(error))
 
     def save(self, container: Container) -> None:
-        """Write what changed and that the step has ended well, in one transaction: for the end of the block."""
+        """Write the changes and the good end of the step, in one transaction: for the end of the block."""
         if self._event_id is None:
             container.save()
             return
@@ -85,7 +85,7 @@ def recorded(
 
 @contextlib.contextmanager
 def logged(action: str, uuid: str) -> Iterator[None]:
-    """For what must not keep the rest from being done: its failure is logged."""
+    """Log a failure of the block, which must not keep the rest from being done."""
     try:
         yield
     except exceptions.ZunError as exc:

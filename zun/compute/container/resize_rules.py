@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change of what a container holds: decisions only, no I/O."""
+"""Decide how the claim of a container changes. No I/O."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -32,7 +32,7 @@ from zun.topology.request import MICRO
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """One wish to change ``cpu``, ``memory`` (MiB) or ``cpu_policy``, and what was before."""
+    """One wish to change ``cpu``, ``memory`` (MiB) or ``cpu_policy``, and the values before."""
 
     old: Plan
     old_cpu: float
@@ -134,7 +134,7 @@ def _planned(
 
 
 def part_of(topology: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> HostTopology:
-    """The cells that ``old`` uses, where alone it may be resized to ``request``.
+    """The cells of ``old``: a resize to ``request`` takes no others.
 
     What the pool has on other cells is enough for shared containers that have none on theirs: here it need not leave
     them any.
@@ -153,7 +153,7 @@ def part_of(topology: HostTopology, others: Usage, old: Plan, request: Placement
 
 
 def _whole_cores(here: HostTopology, old: Plan) -> CpuSet:
-    """The CPUs of ``old``, and those that it keeps idle on the same cores where it holds all of a core."""
+    """The CPUs of ``old``, with its idle ones on cores that belong to ``old`` as a whole."""
     held = old.cpus | old.withheld
     cores = (core for cell in here.cells for core in cell.siblings)
     return union((old.cpus, *(core for core in cores if core & old.cpus and core <= held)))
@@ -184,7 +184,7 @@ def _with_its_memory(here: HostTopology, others: Usage, old: Plan, *, overcommit
 
 
 def _with_its_demand(here: HostTopology, others: Usage, old: Plan) -> HostTopology:
-    """``here`` with a pool that has room for what ``old`` asks of it beside the others, where that is on one cell."""
+    """``here`` with room in the pool for the demand of ``old`` beside the others, where the demand is on one cell."""
     if not old.uses_pool or len(old.cpu_cells) != 1:
         return here
     (node,) = old.cpu_cells
@@ -196,7 +196,7 @@ def _with_its_demand(here: HostTopology, others: Usage, old: Plan) -> HostTopolo
 
 
 def _among_its_own(here: HostTopology, others: Usage, old: Plan, request: PlacementRequest) -> Plan | None:
-    """The best plan whose CPUs are some of the old ones, or all of them and some that were kept idle for it."""
+    """The best plan on some of the old CPUs, or on all of them and some that were kept idle."""
     answer = plan(_only(here, old, old.cpus), others, request)
     if isinstance(answer, Plan) and (answer.cpus <= old.cpus or old.cpus <= answer.cpus):
         return answer
@@ -231,7 +231,7 @@ def _only(here: HostTopology, old: Plan, cpus: CpuSet) -> HostTopology:
 
 
 def increase(old: Plan, new: Plan) -> Plan:
-    """Return what ``new`` takes beyond ``old``. Both are held while the container moves."""
+    """Return the part of ``new`` beyond ``old``. Both are held while the container moves."""
     cells = {}
     for node, share in new.cells.items():
         had = old.cells.get(node, CellShare())

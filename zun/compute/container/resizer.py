@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Change what a container holds, because a user asks for it or the machine has changed."""
+"""Change the claim of a container, because a user asks or the machine has changed."""
 
 import contextlib
 import logging
@@ -128,13 +128,13 @@ class Resizer:
             self._pool.settle()
 
     def _apply(self, container: Container, resize: Resize, new: Plan) -> None:
-        """Move the container to ``new``, and see in the kernel that it moved. It holds the old plan meanwhile."""
+        """Move the container to ``new``, and check the move in the kernel. It holds the old plan meanwhile."""
         container.cpu_policy = resize.policy
         self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
         self._objects.check(container, new)
 
     def _undo(self, container: Container, resize: Resize) -> None:
-        """Put the container back on what it had, and still holds."""
+        """Put the container back on the plan before, which is still held."""
         container.cpu_policy = str(resize.old.cpu_policy)
         with logged("undo the resize of", container.uuid):
             with contextlib.suppress(exceptions.ContainerVanished):  # it runs nowhere

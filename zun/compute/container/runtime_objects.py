@@ -117,7 +117,7 @@ class RuntimeObjects:
 
     @contextlib.contextmanager
     def _answering(self, container: Container) -> Iterator[None]:
-        """Inside the block the runtime is asked to make it."""
+        """Note that the runtime may still make the object, if the block gets no answer."""
         try:
             yield
         except exceptions.Unavailable:
@@ -135,7 +135,7 @@ class RuntimeObjects:
         return bool(late)
 
     def align(self, container: Container, plan: Plan) -> None:
-        """Before a start, set CPUs and memory nodes again if somebody changed them at the runtime."""
+        """Before a start, set CPUs and memory nodes again if they were changed at the runtime."""
         with self._pool.steady_for(container) as told:
             state = self._driver.show(container)
             if state is None:
@@ -146,11 +146,11 @@ class RuntimeObjects:
                 self._driver.update(container, cpuset_cpus=str(cpus), cpuset_mems=str(plan.mems))
 
     def devices(self, container: Container, plan: Plan) -> ContainerDevices:
-        """Return the devices that the container's object gets of ``plan``, with what this host offers now."""
+        """Return the devices of ``plan`` for the container's object, with those that this host offers now."""
         return ContainerDevices(given_to(container, plan), self._offered())
 
     def start(self, container: Container, plan: Plan) -> None:
-        """Start it. Raises PinningMismatch when the kernel runs it elsewhere than planned; it is ended then.
+        """Start the container. Raises PinningMismatch and ends it when the kernel runs it elsewhere than planned.
 
         Raises DeviceUnusable when a device of its plan is gone, and when a network interface cannot be moved into it.
         """
@@ -166,7 +166,7 @@ class RuntimeObjects:
             take_over(container, state)
 
     def reboot(self, container: Container, plan: Plan, timeout: int | None) -> None:
-        """Stop it and start it again. Raises as ``start``."""
+        """Stop the container and start it again. Raises as ``start``."""
         self._see_devices(container, plan)
         self._driver.reboot(container, timeout)
         self._verified(container, plan)
@@ -232,7 +232,7 @@ class RuntimeObjects:
             self._driver.delete(container, force=force)
 
     def discard(self, context: RequestContext, container: Container) -> bool:
-        """Remove what was made of a container that is given up. Returns whether nothing of it is left."""
+        """Remove the remains of a creation that is given up. Returns whether nothing is left."""
         removed = False
         with logged("remove the object of", container.uuid):
             self.remove(context, container, force=True)
@@ -259,7 +259,7 @@ def page_mounts(plan: Plan) -> list[RuntimeMount]:
 
 
 def disagreements(cpus: CpuSet, mems: CpuSet, view: KernelView) -> list[str]:
-    """Return in words where ``view`` differs from the planned CPUs and memory nodes; empty if it agrees.
+    """Return in words the differences of ``view`` from the planned CPUs and memory nodes.
 
     The control group must be exactly the plan. The first process may have narrowed itself, never widened.
     """

@@ -53,7 +53,7 @@ class ComputeNodeTracker:
         return self._usage
 
     def others(self, uuid: str) -> Usage:
-        """Return the usage without the CPUs of ``uuid``, including what it takes more in a resize."""
+        """Return the usage without the CPUs of ``uuid`` and without those that its resize adds."""
         usage = self._usage.without(_growth(uuid))
         claim = usage.claim(uuid)
         return usage if claim is None or not claim.dedicated else usage.without(uuid)  # a shared one holds no CPUs
@@ -181,7 +181,7 @@ class ComputeNodeTracker:
     def container_claim(
         self, container: Container, limits: Mapping[str, Any] | None = None, *, own_disk: bool = True
     ) -> Claim:
-        """Take for ``container`` what ``limits`` plan, or what fits instead. Raises ClaimRefused.
+        """Claim the plan of ``limits`` for ``container``, or another plan that fits. Raises ClaimRefused.
 
         Without ``own_disk`` the container takes its disk from a pool, and the host's own does not count.
 
@@ -207,7 +207,7 @@ class ComputeNodeTracker:
         return claim
 
     def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
-        """Plan ``request`` on the cells that ``uuid`` uses, and hold what that takes more, until ``hold`` settles it.
+        """Plan ``request`` on the cells that ``uuid`` uses, and hold the additional part until ``hold`` is called.
 
         It may hold more than its row says: a CPU that has come online. The CPUs of ``keep`` are in the new plan as they
         are in the old one. Raises ClaimRefused, and Conflict when it holds nothing.
@@ -252,7 +252,7 @@ class ComputeNodeTracker:
         return {uuid for uuid in holders | rows.keys() if self.disagrees(uuid, rows.get(uuid))}
 
     def admit(self, member: str, capsule: str) -> None:
-        """Note that the container ``member`` runs on what ``capsule`` holds, until that gives it back."""
+        """Note that the container ``member`` runs on the claim of ``capsule``, until the capsule is released."""
         with self._lock:
             self._members[member] = capsule
 
@@ -261,7 +261,7 @@ class ComputeNodeTracker:
         return self._usage.claim(self._members.get(uuid, uuid)) is not None
 
     def release(self, uuid: str) -> None:
-        """Give back what ``uuid`` holds. Doing so twice is harmless."""
+        """Release the claim of ``uuid``. Doing so twice is harmless."""
         with self._lock:
             self._members = {member: capsule for member, capsule in self._members.items() if capsule != uuid}
             self._usage = self._usage.without(_growth(uuid)).without(uuid)
@@ -275,5 +275,5 @@ def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
 
 
 def _growth(uuid: str) -> str:
-    """The owner of what a container takes more while it is resized."""
+    """The owner of the additional CPUs and memory during the resize of a container."""
     return uuid + _GROWTH

@@ -57,7 +57,7 @@ class EngineWatch:
 
     @property
     def up(self) -> bool:
-        """Whether the engine could be used when it was looked at last."""
+        """Whether the engine was usable at the last look."""
         return self._told is None or self._told["away"] is None
 
     def judge(self, engine: EngineFacts, shown: Callable[[], AbstractSet[str]]) -> None:
@@ -87,7 +87,7 @@ class EngineWatch:
         return sorted({each.uuid for each in rows if should_exist(each)} - shown)
 
     def look(self, context: RequestContext) -> bool:
-        """Ask the engine whether it answers, and tell the cloud if it does not. Return whether it does."""
+        """Ask the engine for an answer, and tell the cloud if there is none. Return whether it does."""
         try:
             self._driver.ping()
         except exceptions.ZunError as exc:
@@ -98,7 +98,7 @@ class EngineWatch:
         return True
 
     def found(self, context: RequestContext, engine: EngineFacts) -> None:
-        """Tell the cloud that the engine can be used, and what it is."""
+        """Tell the cloud that the engine is usable, and its releases."""
         if not self.up:
             LOG.info("The container engine can be used again")
         self._engine = engine
@@ -147,7 +147,7 @@ def should_exist(row: Mapping[str, Any]) -> bool:
 
 
 def refusal(before: Store, now: Store, lost: Sequence[str], file: pathlib.Path) -> str:
-    """Return for operators why the engine is not used, and what to do. ``lost`` are the uuids that it does not show."""
+    """Return for operators why the engine is not used, and the next step. ``lost`` are the uuids without an object."""
     count = f"container {lost[0]}" if len(lost) == 1 else f"{len(lost)} containers, {lost[0]} among them"
     return (
         f"it does not show {count}, since its store changed: {changes(before, now)}. To have the containers back, give "
@@ -156,7 +156,7 @@ def refusal(before: Store, now: Store, lost: Sequence[str], file: pathlib.Path) 
 
 
 def changes(before: Store, now: Store) -> str:
-    """Return in words what differs, for example ``driver is vfs and was overlay2``."""
+    """Return the differences in words, for example ``driver is vfs and was overlay2``."""
     names = {"folder": "folder", "driver": "driver", "images": "keeper of images", "engine_id": "id"}
     pairs = ((name, getattr(before, member), getattr(now, member)) for member, name in names.items())
     told = [f"{name} is {new} and was {old}" for name, old, new in pairs if old != new]
@@ -220,7 +220,7 @@ class Neighbours:
         """Hosts with more containers since: somebody makes them."""
 
     def tell(self, found: Mapping[str, AbstractSet[str]]) -> None:
-        """Log what is new in ``found``, the uuids of containers by host."""
+        """Log the new uuids of ``found``, which has the uuids of containers by host."""
         if self._left is None:
             self._left = found
             for name, uuids in found.items():

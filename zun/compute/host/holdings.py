@@ -17,7 +17,7 @@ from zun.topology import Plan
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Tells the schedulers, Placement and the shared pool what the containers of one host hold."""
+    """Tells the schedulers, Placement and the shared pool about the claims of one host's containers."""
 
     _hostname: str
     _tracker: ComputeNodeTracker
@@ -31,7 +31,7 @@ class Holdings:
         return self._ledger.claiming(container, plan)
 
     def tell(self, context: RequestContext, container: Container, generation: int) -> None:
-        """Tell others what the container holds; its row says so since ``generation`` of the host."""
+        """Tell others about the claim of a container, which is in its row since ``generation`` of the host."""
         self._ledger.note(container.uuid)
         self._records.keep(container)
         members = ("cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what this host has, again and again, and tell others when it changed."""
+"""Read the inventory of this host again and again, and tell others about changes."""
 
 import logging
 import threading
@@ -67,7 +67,7 @@ class HostInventory:
         self._turn = threading.Lock()
 
     def update(self, context: RequestContext) -> list[str]:
-        """Read the host and write what changed. Return the uuids of containers whose devices may be gone, or back."""
+        """Read the host and write the changes. Return the uuids of containers whose devices may be gone, or back."""
         with self._turn:
             return self._update(context)
 
@@ -123,7 +123,7 @@ class HostInventory:
             yield from pages_of_programs(topology, plans, stock)
 
     def _foreign(self, context: RequestContext, topology: HostTopology) -> Foreign:
-        """Return what other services have of this host. Until Placement has told it, that is as of the last run."""
+        """Return the part of this host that other services have: as of the last run until Placement answers."""
         if self._written is not None:
             before = self._written.topology.foreign
         elif self._conf.placement.mode == "off":
@@ -163,7 +163,7 @@ class HostInventory:
         return self._written.columns
 
     def providers(self, name: str, aggregates: Collection[str]) -> tuple[Provider, ...]:
-        """The tree of this host at Placement as it is now."""
+        """The tree of this host at Placement at this moment."""
         assert self._written is not None  # the host is known before anybody is told
         columns, tracker = self._written.columns, self._tracker
         disk = Disk(columns["disk_total"], columns["disk_allocation_ratio"], tracker.disk_held)

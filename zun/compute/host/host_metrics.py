@@ -28,7 +28,7 @@ class _Family(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HostCollector(Collector):
-    """CPUs, memory and pages of each cell; the runtime; the work that waits; what the last audit found and read.
+    """CPUs, memory and pages of each cell; the runtime; the work that waits; findings and figures of the last audit.
 
     ``state`` returns the host's topology and usage, ``waiting`` the number of pieces of work that are under way or
     wait, ``runtime_up`` whether the runtime answers, ``findings`` the open findings of the audit by code, ``readings``
@@ -68,7 +68,7 @@ class HostCollector(Collector):
 
 
 def _of_readings(readings: Sequence[tuple[str, Reading]]) -> Iterator[_Family]:
-    """Yield what the last audit read of the containers that still have a claim."""
+    """Yield the figures of the last audit for the containers that still have a claim."""
     throttled = [((uuid,), each.throttling) for uuid, each in readings if each.throttling is not None]
     remote = [((uuid,), each.remote_kib) for uuid, each in readings if each.remote_kib is not None]
     text = "Ordinary memory of a container outside of the memory nodes of its claim, in KiB, at the last audit."

@@ -99,7 +99,7 @@ def plans_there(containers: Sequence[Container], there: Collection[str]) -> list
 
 
 def _devices_of_others(topology: HostTopology, others: Iterable[Plan], held: Collection[str]) -> dict[str, str]:
-    """Return notes by address on the devices that containers of ``others`` have or rule out, but for those in ``held``.
+    """Return notes by address on the devices that containers of ``others`` have or rule out, without those of ``held``.
 
     A shared device is among them as well: how many shares are left is not known.
     """
@@ -185,7 +185,7 @@ def _unsized(specs: Iterable[device_spec.DeviceSpec], devices: Iterable[Device])
 def _known_to_runtime(
     devices: Iterable[Device], names: Collection[str] | None
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """Return the devices that the runtime can give, and a note on each CDI device that it has not found.
+    """Return the devices that the runtime can give, and a note on each CDI device that is unknown to the runtime.
 
     ``names`` are the CDI devices that the runtime's own CDI found; None if the runtime does not tell.
     """

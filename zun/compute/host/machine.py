@@ -73,7 +73,7 @@ class NvmlFacts:
         self._said: set[str] = set()
 
     def added_to(self, machine: HostTopology) -> HostTopology:
-        """Return ``machine`` with what NVML tells. A machine without an NVIDIA GPU is returned as it is.
+        """Return ``machine`` with the facts of NVML. A machine without an NVIDIA GPU is returned as it is.
 
         If NVML does not answer, its last answer counts, or nothing before the first one. The log has the reason once.
         """
@@ -134,7 +134,7 @@ def _instance(told: Mapping[str, Any]) -> tuple[str, tuple[str | None, str]]:
 
 
 def _sized(device: Device, answer: Answer) -> Device:
-    """Return the device, with its profile, class and UUID if it is a MIG instance that NVML tells."""
+    """Return the device; a MIG instance that NVML lists gets its profile, class and UUID."""
     if device.type is not DeviceType.PART or device.address not in answer.mig:
         return device
     profile, uuid = answer.mig[device.address]

@@ -198,7 +198,7 @@ class SharedPool:
             self._driver.limit_pages(container, state, plan.pages)
 
     def change(self, container: Container, plan: Plan, *, cpu: float, memory: int, back: bool = False) -> None:
-        """Move a container at the runtime to ``plan``, which it holds already, and set its limits.
+        """Move a container at the runtime to ``plan``, which is claimed already, and set its limits.
 
         ``container.cpu_policy`` is the policy of the plan. The lock is held while other containers leave the CPUs and
         the container moves. ``back`` returns the container to a plan that it held all the while, so no other container

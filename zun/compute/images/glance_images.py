@@ -121,7 +121,7 @@ class GlanceImages:
                 LOG.warning("Image %s, which was not finished, could not be removed: %s", uuid, exc)
 
     def end(self, uuid: str) -> None:
-        """Remove what an upload left that nobody goes on with, here and in Glance. A whole image in Glance stays."""
+        """Remove the remains of an abandoned upload, here and in Glance. A whole image in Glance stays."""
         if self._of_service.delete_unfinished(uuid):
             self._runtime.remove_image(local_name(uuid))
 

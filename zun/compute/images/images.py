@@ -36,7 +36,7 @@ _PULLING = (None, "", "ifnotpresent", "always")
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The domain of a registry, and the credentials if it needs any."""
+    """The domain of a registry, and its credentials if there are any."""
 
     domain: str
     auth: RegistryAuth | None = None
@@ -49,7 +49,7 @@ def _reference(name: str) -> Reference | None:
 
 
 def source(image: str, own: Account | None, default: Account | None) -> tuple[str, RegistryAuth | None]:
-    """Return the full name of ``image``, and the credentials to pull it with.
+    """Return the full name of ``image``, and the credentials for its pull.
 
     A name without a registry gets the domain of the container's ``own`` registry, else of the operator's ``default``
     registry: ``team/app`` becomes ``registry.example/team/app``. Credentials go only to their own registry. Invalid
@@ -72,7 +72,7 @@ def refused(image: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The full name of an image at the runtime, the credentials to pull it with, and the pull policy.
+    """The full name of an image at the runtime, the credentials for its pull, and the pull policy.
 
     ``own`` is True if the credentials belong to the project. ``glance`` is the id of an image of Glance.
     """
@@ -292,7 +292,7 @@ def seen_now_and_then(shown: Container | Image) -> Callable[[str], None]:
 
 
 def _listed(term: str) -> str:
-    """Return ``term`` as the runtime lists it, if it is a whole name."""
+    """Return a whole name ``term`` as the runtime lists the image."""
     reference = _reference(term)
     return term if reference is None else reference.listed
 

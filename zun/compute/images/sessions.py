@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open what a user opens at a host: transfers of archives of container files through messages, and terminals.
+"""Open transfers of archives of container files through messages, and terminals.
 
 A transfer is opened, its pieces move, and it is closed. Each side holds only a few pieces in memory, even for a large
 archive. On the host, the archive goes through a temporary file, so that a slow client never slows down the runtime.
@@ -44,7 +44,7 @@ class Space:
         self._lock = threading.Lock()
 
     def open(self) -> int:
-        """Return the descriptor of a file without a name, which vanishes when it is closed. Raise Unavailable."""
+        """Return the descriptor of a file without a name, which vanishes at the end of its use. Raise Unavailable."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._directory, buffering=0) as file:
@@ -164,7 +164,7 @@ class _Writing(_Transfer):
         self._append(piece)
 
     def finish(self) -> None:
-        """Give the archive to the runtime and wait until it is written. Raise the error of the runtime."""
+        """Give the archive to the runtime and wait until all of the archive is written. Raise the runtime's error."""
         with self._changed:
             self._check_wanted()
             self._working = True

@@ -29,7 +29,7 @@ FORM = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one file says: the columns of a container's row, and the rows of its ports and of their networks."""
+    """The content of one file: the columns of a container's row, and the rows of its ports and of their networks."""
 
     container: Mapping[str, Any]
     ports: Sequence[Mapping[str, Any]] = ()
@@ -60,7 +60,7 @@ class Records:
         ports: Sequence[Mapping[str, Any]] = (),
         networks: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write the file of ``container``, if it changed. A failure is logged: it must not stop any operation."""
+        """Write the file of a changed ``container``. A failure is logged: it must not stop any operation."""
         columns = container.columns()
         columns.pop("id", None)
         try:
@@ -100,7 +100,7 @@ class Records:
         return {each.stem for each in self._folder.glob("*.json") if uuidutils.is_uuid_like(each.stem)}
 
     def read(self, uuid: str) -> Record | None:
-        """Return what the file says, or None if it is missing or not a record of this form."""
+        """Return the content of the file; None for a missing file or another form."""
         try:
             found = orjson.loads(self._file(uuid).read_bytes())
             if found["form"] != FORM or found["container"]["uuid"] != uuid:

@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Outcome(TypedDict):
-    """What ``recover`` found: a container, its name if known, and why it was not taken back, or None if it was."""
+    """A container that ``recover`` found: its name if known, and the reason if not taken back."""
 
     uuid: str
     name: str

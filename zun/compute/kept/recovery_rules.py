@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what a container gets back: its row from its record, or the claim that its row has lost from the runtime.
+"""Decide how a container gets its row back from its record, or a lost claim from the runtime.
 
 No I/O. Rows are lost with the database. A row loses its claim to an edit or an import.
 """

@@ -13,7 +13,7 @@ KIND = "errand"
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """``what`` is the name of the work among the pieces of one errand. ``context`` is that of whoever asked."""
+    """One piece of work of an errand: ``what`` is its name there, ``context`` that of the request."""
 
     what: str
     work: Callable[[], object]

@@ -233,7 +233,7 @@ class Queue:
                 self._ended.wait_for(lambda: item.beside is None)
 
     def lane_of(self, key: Key) -> Lane | None:
-        """Return the lane in which the handler of ``key`` runs now, None if it does not run."""
+        """Return the lane in which the handler of ``key`` runs now, or None."""
         with self._lock:
             item = self._items.get(key)
             return None if item is None else item.runs
@@ -285,7 +285,7 @@ class Queue:
         self._earlier.notify()
 
     def _settle(self, item: _Item) -> None:
-        """Let the key be where it belongs after a change: with a caller, in a lane, or nowhere."""
+        """Give the key its place after a change: with a caller, in a lane, or nowhere."""
         if item.owner is None and item.calls:
             call = item.calls.popleft()
             item.owner = call.thread
@@ -318,7 +318,7 @@ class Queue:
             self._ask()
 
     def _ask(self) -> None:
-        """Ask the executors for what is needed. Called without the lock, as executors have locks of their own."""
+        """Ask the executors for the needed threads. Called without the lock, as executors have locks of their own."""
         while True:
             with self._lock:
                 if not self._needs:
@@ -364,7 +364,7 @@ class Queue:
                         self._want(key, lane, seconds)
 
     def _answer(self, item: _Item) -> Next | None:
-        """Return what is next for the key: what its handler says, or another run after a failure."""
+        """Return the next work on the key: the answer of its handler, or another run after a failure."""
         try:
             answer = self._handlers[item.key.kind](item.key.name)
         except BaseException as exc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the events of the runtime, so that the rows soon say what the runtime does by itself."""
+"""Follows the events of the runtime, so that changes that the runtime makes by itself come into the rows soon."""
 
 import logging
 import threading
