@@ -340,6 +340,7 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "save_claim"): (own_name("hostname"), own_values, in_range, as_asked, claimable),
     ("Container", "save_changed_claim"): (own_name("hostname"), own_values, in_range, as_asked, own_container()),
     ("Container", "save"): (own_values, in_range, as_asked, own_container()),
+    ("Container", "save_healing"): (own_values, in_range, as_asked, own_container()),
     ("Container", "save_step"): (own_values, in_range, as_asked, own_container(), own_event),
     ("Container", "end_members"): (own_container(),),
     ("Container", "destroy"): (own_container(),),

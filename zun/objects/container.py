@@ -69,7 +69,7 @@ class Container(base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.3"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim
+    VERSION = "1.4"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
     ADDED = {"capabilities": "1.2"}
 
     fields = {
@@ -219,6 +219,20 @@ class Container(base.ZunObject):
     def save_step(self, event_id: int, last: bool) -> None:
         """Write the changed fields and the success of the step ``event_id``, with ``last`` also that of its action."""
         db.update(self.uuid, self.columns(self.obj_what_changed()), step_done=event_id, last=last)
+        self.updated_at = timeutils.utcnow()
+        self.obj_reset_changes()
+
+    @base.remotable
+    def save_healing(self, only_from: Collection[str]) -> None:
+        """Write the changed fields, and record the rebuild that no user asked for, in one transaction.
+
+        From now on it is wanted. Raises ContainerNotFound, and StatusChanged if the row's status is not in
+        ``only_from``; then nothing is written.
+        """
+        who = {"request_id": self._context.request_id, "user_id": None, "project_id": self.project_id}
+        changed = self.columns(self.obj_what_changed())
+        allowed = frozenset(only_from)
+        db.accept(self.uuid, "rebuild", allowed=allowed, values=changed, arguments={}, client_address=None, **who)
         self.updated_at = timeutils.utcnow()
         self.obj_reset_changes()
 

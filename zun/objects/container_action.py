@@ -25,7 +25,7 @@ class ContainerActionEvent(base.ZunObject):
     @classmethod
     @base.remotable
     def ask(cls, context: RequestContext, container_uuid: str, project_id: str, action: str) -> None:
-        """Note an ``action`` that no user asked for, but a service by itself."""
+        """Note an ``action`` that no user asked for, but a service by itself: for hosts of release 1.0."""
         db.start(container_uuid, action, request_id=context.request_id, user_id=None, project_id=project_id)
 
     @classmethod

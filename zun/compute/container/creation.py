@@ -22,7 +22,7 @@ from zun.compute.container.claims import Claim
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
 from zun.compute.container.operations import Operations, key_of
-from zun.compute.container.record import Begun, event_of, recorded
+from zun.compute.container.record import Begun, event_of, recorded, unexpected
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch
@@ -270,8 +270,7 @@ class Creation:
             raise  # nothing is wrong with it: the next comparison of the rows goes on with it
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
-            reason = f"Unexpected error of the compute service: {exceptions.first_line(exc)}"
-            self._give_up(context, container, reason, failed=True)
+            self._give_up(context, container, unexpected(exc), failed=True)
         else:
             self._holdings.made(context, container)
             LOG.info("Container %s is %s", container.uuid, container.status)

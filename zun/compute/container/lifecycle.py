@@ -19,7 +19,7 @@ from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
 from zun.compute.container.operations import TOO_LATE, Operations
-from zun.compute.container.record import logged, recorded
+from zun.compute.container.record import logged, recorded, unexpected
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
@@ -99,14 +99,15 @@ class Lifecycle:
         """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if
         ``request['run']`` says so.
 
-        It keeps what it holds. One that cannot be made or started is in Error with the reason. If it cannot be made,
-        its row goes on naming the image that it was made of before.
+        It keeps what it holds. One that cannot be made or started is in Error with the reason. If the runtime refuses
+        to make it, its row goes on naming the image that it was made of before.
         """
         uuid = container.uuid
         with self._operations.action(context, uuid, "rebuild", TaskState.REBUILDING) as current:
-            run = current is not None and bool(current.request.get("run"))
+            run, begun = current is not None and bool(current.request.get("run")), False
             try:
                 with recorded(context, uuid, "rebuild", last=not run) as step:
+                    begun = True
                     if current is None:
                         step.failed(TOO_LATE)
                         return
@@ -116,23 +117,23 @@ class Lifecycle:
                             f"Container {named(current)} holds no resources. Delete it, create it anew."
                         )
                     self._objects.make(context, current, plan, instead=True)
-                    current.status, current.status_reason = Status.CREATED, None
                     current.started_at = current.finished_at = current.exit_code = None
+                    if not run:
+                        current.status, current.status_reason = Status.CREATED, None
                 if run:
                     with recorded(context, uuid, "rebuild", "start"):
                         self._objects.start(current, plan)
-            except exceptions.ContainerNotFound:
-                raise
-            except db_exc.DBConnectionError:
-                if current is not None and current.status == Status.CREATED:
-                    current.status = Status.REBUILDING  # nothing is wrong with it: it is rebuilt again
-                raise
-            except exceptions.ZunError as exc:
-                LOG.warning("Container %s could not be rebuilt: %s", uuid, exc)
-                if current is not None:
-                    current.status, current.status_detail = Status.ERROR, None
-                    current.status_reason = f"rebuild failed: {exc}"
-                    current.request = {name: value for name, value in current.request.items() if name != REBUILD}
+            except (exceptions.ContainerNotFound, db_exc.DBConnectionError):
+                raise  # it is gone, or nothing is wrong with it: it is rebuilt again
+            except Exception as exc:
+                if current is None or not begun or current.status != Status.REBUILDING:
+                    raise  # nothing is done, or all is: the next look rebuilds it, or ends the action
+                known = isinstance(exc, exceptions.ZunError)
+                LOG.warning("Container %s could not be rebuilt: %s", uuid, exc, exc_info=not known)
+                why = str(exc) if known else unexpected(exc)
+                current.status, current.status_detail = Status.ERROR, None
+                current.status_reason = f"rebuild failed: {why}"
+                current.request = {name: value for name, value in current.request.items() if name != REBUILD}
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))

@@ -19,7 +19,7 @@ from zun.compute.kept.records import Records
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.messaging.notifications import Notifier
-from zun.objects import Container, ContainerActionEvent
+from zun.objects import Container
 from zun.objects.base import naive
 from zun.objects.placement import held_plan
 from zun.topology import CpuSet, Plan
@@ -109,12 +109,13 @@ class Reconciler:
             container.status_reason = ended
         self._look_at_devices(container)
         try:
-            self._operations.save(context, container, before)
+            if before != container.status == Status.REBUILDING:
+                container.save_healing((before,))
+            else:
+                self._operations.save(context, container, before)
         except exceptions.StatusChanged as exc:
             LOG.info("%s", exc)
             return
-        if before != container.status == Status.REBUILDING:  # now: somebody may have accepted something else meanwhile
-            ContainerActionEvent.ask(context, container.uuid, container.project_id, "rebuild")
         if container.status != Status.DELETED:
             self._records.keep_whole(context, container)
         if container.status != before:

@@ -14,6 +14,11 @@ from zun.objects.container_action import ERROR, SUCCESS
 LOG = logging.getLogger(__name__)
 
 
+def unexpected(error: BaseException) -> str:
+    """Return the reason for users of an error that nobody foresaw."""
+    return f"Unexpected error of the compute service: {exceptions.first_line(error)}"
+
+
 class Begun:
     """A step that was noted already, with something else. ``event_id`` is None when nobody asked for its action."""
 

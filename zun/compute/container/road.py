@@ -17,13 +17,13 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
-from zun.common.states import Kind
+from zun.common.states import Kind, Status
 from zun.compute.container.creation import Creation
 from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.operations import TOO_LATE, key_of, row_of
 from zun.compute.container.reconciler import Reconciler
-from zun.compute.container.record import event_of, recorded
+from zun.compute.container.record import event_of, recorded, unexpected
 from zun.compute.container.resizer import Resizer
 from zun.compute.container.step import LOOKS, WAITS, Case, Do, Seen, Step, Unseen, Wanted, next_step
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
@@ -158,13 +158,15 @@ class Road:
 
     def gave_up(self, uuid: str, error: BaseException) -> None:
         """End what is wanted first of a container that failed again and again, with the reason in its row."""
-        context, reason = admin_context(), f"Unexpected error of the compute service: {exceptions.first_line(error)}"
+        context, reason = admin_context(), unexpected(error)
         row = self._mine(row_of(context, uuid))
         if row is None:
             return
         for each in self._wanted(context, uuid)[:1]:
             self._end(context, uuid, each, reason)
         row.status_reason, row.task_state = reason, None
+        if row.status == Status.REBUILDING:  # which nothing else ends
+            row.status = Status.ERROR
         row.save()
 
     def _go(self, context: RequestContext, uuid: str, row: Container | None, lane: Lane) -> Next | None:
@@ -275,7 +277,8 @@ class Road:
         action, given = step.action.action, step.arguments
         LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
         with recorded(context, container.uuid, action) as noted:
-            noted.failed(TOO_LATE)
+            failed = step.action.begun and container.status == Status.ERROR
+            noted.failed((failed and container.status_reason) or TOO_LATE)
             if action == "commit" and "image" in given:
                 self._lifecycle.refuse_commit(context, given["image"])
             elif action in ("network_attach", "network_detach") and "port" in given:

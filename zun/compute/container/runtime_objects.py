@@ -74,7 +74,8 @@ class RuntimeObjects:
     ) -> None:
         """Create the object, its CPUs and memory nodes set; ``instead`` of the one there is.
 
-        From when the object exists on the row names its image: until then that of the one before.
+        The row names the image of the object before until the runtime has been asked for the new one, and then that
+        of the new one, also if there is no answer: it may exist, or come to exist.
 
         Whether it is ``in_networks`` is asked here unless it is known that it is not. A port that comes or goes from
         now on has a message of its own, which waits for this to be done.
@@ -121,6 +122,7 @@ class RuntimeObjects:
         try:
             yield
         except exceptions.Unavailable:
+            made_of(container)
             self._late[container.uuid] = container.capsule_uuid or container.uuid
             raise
 

@@ -144,6 +144,7 @@ CALLS = {
     ("Container", "save_changed_claim"): lambda it: it.object(memory=32).save_changed_claim("one"),
     ("Container", "save"): lambda it: it.object(status="Created").save(only_from={"Creating"}),
     ("Container", "save_step"): lambda it: it.object(task_state=None, exit_code=1).save_step(it.event, False),
+    ("Container", "save_healing"): lambda it: it.object(exit_code=1).save_healing(["Creating"]),
     ("Container", "end_members"): lambda it: it.object().end_members("failed"),
     ("Container", "destroy"): lambda it: it.object().destroy(),
     ("Container", "abandon"): lambda it: it.object().abandon(),
@@ -728,8 +729,9 @@ def test_a_host_begins_no_pull(status, things, as_host, caplog):
     containers.update(things.container, {"status": "Running"})
     with as_host("one"):
         things.object(task_state="container_rebuilding").save()
-        with pytest.raises(exceptions.ZunError):
-            things.object(status=status).save()
+        for save in (Container.save, Container.save_healing):
+            with pytest.raises(exceptions.ZunError):
+                save(things.object(status=status), only_from=["Running"])
         with pytest.raises(exceptions.RegistryNotFound):
             Registry.get_by_uuid(CONTEXT, things.registry)
     assert f"Refused host one Registry.get_by_uuid: no pull with registry {things.registry} is under way" in caplog.text
@@ -744,7 +746,8 @@ def test_a_host_pulls_for_a_rebuild(begins, things, as_host):
     if begins == "user":
         things.object(status="Rebuilding").save()
     with as_host("one"):
-        things.object(status="Rebuilding").save()
+        if begins == "auto_heal":
+            things.object(status="Rebuilding").save_healing(["Running"])
         assert Registry.get_by_uuid(CONTEXT, things.registry).password == PASSWORD
 
 

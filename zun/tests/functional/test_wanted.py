@@ -247,3 +247,13 @@ def test_looks_during_a_stop_send_a_kill_once(users):
     assert users.done(uuid, kill) is None
     wait_for(lambda: not db.wanted(uuid) and users.quiet(uuid))
     assert (users.calls["kill"], users.calls["stop"]) == (1, 1)
+
+
+def test_a_rebuild_that_is_given_up_is_an_error(users):
+    uuid = users.run()
+    users.wire.kept = []
+    ident = users.ask(uuid, "rebuild")
+    users.cloud.agents["one"].parts.road.gave_up(uuid, RuntimeError("no such thing"))
+    row = db_containers.get(uuid)
+    assert (row["status"], row["status_reason"]) == ("Error", "Unexpected error of the compute service: no such thing")
+    assert users.done(uuid, ident) == "Error"

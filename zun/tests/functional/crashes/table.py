@@ -223,13 +223,16 @@ class Table:
         done = list(world.effects.done)
         try:
             world.heal()
+            led = [*_outcome(world, trace, before, cell)]
+            if cell.fault is Fault.AWAY and cell.effect.part in (Part.RUNTIME, Part.NETWORK):
+                world.delete_failed_capsule()
             wrong = [*world.disagreements()]
         except AssertionError as exc:
             wrong = [str(exc)]
         if [(each.part, each.name) for each in found] != [(cell.effect.part, cell.effect.name)]:
             wrong.append(f"the effect {cell.at} is {found} this time")
         if not wrong:
-            wrong += _outcome(world, trace, before, cell)
+            wrong += led
         if cell.fault is Fault.DOUBLED and sorted(done) != sorted(trace.done):
             wrong.append(f"it did {done} at the runtime, and {list(trace.done)} would do")
         return wrong

@@ -9,7 +9,6 @@ the cells of which a part matches, as ``^stop: runtime stop, killed$``, and show
 """
 
 import os
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -20,22 +19,6 @@ from zun.tests.functional.crashes.table import ACTIONS, Action, Table
 from zun.tests.functional.crashes.world import CrashWorld
 
 ONLY = os.environ.get("ZUN_CRASH", "")
-#: Cells that may come to another end, as patterns, with the reason.
-KNOWN = {
-    r"^vanish-auto-heal: database (ContainerActionEvent\.ask|Container\.save), ": (
-        "A healing is recorded as an action before the row says Rebuilding. The first is ended as too late, the next "
-        "look records a second one, which heals."
-    ),
-    r"^(rebuild|rebuild-image|vanish-auto-heal): (runtime start|database [A-Za-z.]+), exception$": (
-        "An error that nobody expects, between the two halves of a rebuild, leaves the container Created or in Error."
-    ),
-    r"^rebuild-image: runtime create, unanswered$": (
-        "The row goes on naming the image before, and the runtime has an object of the new one."
-    ),
-    r"^create-capsule: (runtime|network) [a-z_]+, away$": (
-        "The capsule is in Error with the reason, and keeps its claim and its sandbox until somebody deletes it."
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +38,5 @@ def table(lasting_database: LastingDatabase) -> Iterator[Table]:
 @pytest.mark.parametrize("action", [pytest.param(each, id=each.name) for each in ACTIONS if not each.again])
 def test_every_cell_comes_to_a_good_end(table: Table, action: Action) -> None:
     wrong = table.run_all(action, ONLY)
-    new = {cell: why for cell, why in wrong.items() if not any(re.search(each, cell) for each in KNOWN)}
-    told = [f"{cell}\n    " + "\n    ".join(why) for cell, why in new.items()]
+    told = [f"{cell}\n    " + "\n    ".join(why) for cell, why in wrong.items()]
     assert not told, "\n".join(["cells that do not come to a good end:", *told])
