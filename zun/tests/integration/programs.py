@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real programs as processes, and the real client against them."""
 
+import contextlib
+import fcntl
+import functools
+import itertools
 import json
 import os
 import pathlib
@@ -10,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
@@ -24,10 +28,32 @@ VERSION = {"OpenStack-API-Version": "container 1.41"}
 SETTLED = {"Created", "Running", "Stopped", "Paused", "Error"}
 
 
+#: Ports below those that Linux gives to connections, in parts: each process of tests has a part of its own.
+PORTS, PARTS = range(10_000, 32_000), 22
+
+
+@functools.cache
+def _own_ports() -> tuple[Iterator[int], IO[str]]:
+    """Return the ports of this process's part, again and again, and the lock that holds the part."""
+    folder = pathlib.Path(tempfile.gettempdir(), "zun-test-ports")
+    folder.mkdir(exist_ok=True)
+    for part in range(PARTS):
+        lock = (folder / str(part)).open("w")
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return itertools.cycle(PORTS[part::PARTS]), lock
+        lock.close()
+    raise RuntimeError(f"{PARTS} processes run tests: each part of the ports is in use (see {folder})")
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port of 127.0.0.1 that is free, and that no other process of tests returns."""
+    for port in _own_ports()[0]:
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError
 
 
 class Program:

@@ -5,17 +5,23 @@ Loading the client takes two seconds of CPU time, a call in a fork a twentieth o
 started by the first ``run`` and ends with the process that started it.
 """
 
+import contextlib
+import fcntl
 import functools
 import json
 import logging
 import os
+import pty
 import signal
 import socket
 import socketserver
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
 
 SECONDS = 120
 
@@ -28,15 +34,37 @@ def run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]
         return code, "".join(_text(stream) for stream in (output, errors))
 
 
+def run_on_terminal(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Run ``openstack WORDS`` on a terminal of 30 lines. Return its exit code and what the terminal shows."""
+    start()
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as shown, ThreadPoolExecutor(1) as threads:
+        try:
+            termios.tcsetwinsize(theirs, (30, 100))
+            output = threads.submit(_everything, shown)
+            code = call(os.getpid(), words, environment, (theirs,))
+        finally:
+            os.close(theirs)  # the last end: the thread sees the end of the output
+        return code, output.result().decode()
+
+
+def _everything(terminal: IO[bytes]) -> bytes:
+    found = b""
+    with contextlib.suppress(OSError):  # EIO at the end
+        while piece := terminal.read(1 << 16):
+            found += piece
+    return found
+
+
 def start() -> None:
     """Start the program for this process, unless it runs."""
     _started(os.getpid())
 
 
-def call(starter: int, words: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int]) -> int:
+def call(starter: int, words: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
     """Let the program of the process ``starter`` run ``openstack WORDS``. Return the exit code.
 
-    ``streams`` are the file descriptors for output and errors.
+    ``streams`` are the file descriptors for output and errors, or that of a terminal for everything.
     """
     with _socket() as caller:
         caller.settimeout(SECONDS)
@@ -84,8 +112,14 @@ class _Call(socketserver.BaseRequestHandler):
         self.request.send(str(os.getpid()).encode())
         os.environ.clear()
         os.environ.update(environment)
-        for number, stream in enumerate(streams, start=1):
-            os.dup2(stream, number)
+        if len(streams) == 1:
+            os.setsid()
+            fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+            streams = streams * 3
+        for number, stream in enumerate(reversed(streams)):
+            os.dup2(stream, 2 - number)
+        for stream in {*streams} - {0, 1, 2}:
+            os.close(stream)
         code = _client(words)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -23,6 +23,7 @@ from zun.topology import discover
 
 pytestmark = [
     pytest.mark.docker,
+    pytest.mark.in_turn,
     pytest.mark.skipif(len(discover().cpus) < 2, reason="needs a CPU of its own for a container"),
 ]
 

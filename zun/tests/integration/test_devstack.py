@@ -362,6 +362,7 @@ def rules():
 
 
 @pytest.mark.foreign
+@pytest.mark.alone  # the plugin removes the firewall of all agents of the machine
 @nginx.needed
 def test_from_stack_to_clean(whole, engine, tmp_path):
     ours = {"label": f"zun.host={socket.gethostname()}"}

@@ -12,10 +12,12 @@ import pytest
 from websockets.sync.client import connect
 
 from zun.tests.fixtures import wait_for
+from zun.tests.integration import stock_client
 from zun.tests.integration.programs import Api
 
 pytestmark = pytest.mark.docker
 
+ENVIRONMENT = {name: text for name, text in os.environ.items() if not name.startswith("OS_")} | {"TERM": "dumb"}
 PATIENCE = 120  # seconds for a client that starts on a loaded machine
 
 
@@ -31,13 +33,12 @@ def allinone(on_docker):
 def typed(url, *words):
     """The stock client with a keyboard and a screen of 100 by 30 characters."""
     program = pathlib.Path(sys.executable).with_name("openstack")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     return pexpect.spawn(
         str(program),
         ["--os-auth-type", "none", "--os-endpoint", url, "appcontainer", *words],
         timeout=PATIENCE,
         dimensions=(30, 100),
-        env={**environment, "TERM": "dumb"},
+        env=ENVIRONMENT,
     )
 
 
@@ -91,11 +92,10 @@ def running(allinone):
 
 
 def ended(url, *words):
-    """Return the output of the client and its exit code."""
-    screen = typed(url, *words)
-    screen.expect(pexpect.EOF)
-    screen.wait()
-    return screen.before.decode(), screen.exitstatus
+    """Return the output of the client on a terminal and its exit code. The client is loaded once for all calls."""
+    arguments = ("--os-auth-type", "none", "--os-endpoint", url, "appcontainer", *words)
+    code, shown = stock_client.run_on_terminal(arguments, ENVIRONMENT)
+    return shown, code
 
 
 def test_output_of_a_short_command_is_shown(allinone, running):
