@@ -22,7 +22,7 @@ the tested versions, and runs the stages, all but the last three if none is name
   unit         rules and values, four at a time; with the databases if a later stage needs services
   browser      the page in Chromium (of the distribution: root gets it if it is missing), two files at a
                time; screenshots are kept in .run/screenshots
-  integration  real containers on a Docker daemon, and the services distributed over
+  integration  three at a time: real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
                missing)
@@ -42,7 +42,7 @@ the tested versions, and runs the stages, all but the last three if none is name
 The services are installed and started while the stages before unit run. A failed stage
 does not keep the next ones from running; the exit status and the last lines tell in the end.
 Output is kept in .run/test/<stage>.log and .run/test/services.log. Environment: PYTHON, ZUN_RUN_DIR,
-ZUN_ENGINE_ROWS, ZUN_TEST_BESIDE=1 (integration runs three tests at the same time).
+ZUN_ENGINE_ROWS.
 TEXT
 }
 
@@ -75,15 +75,11 @@ stage_browser() {
     ZUN_REQUIRE_BROWSER=1 "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist loadfile --durations 10 \
         --durations-min 1 zun/tests/browser
 }
-# With ZUN_TEST_BESIDE=1 two processes take files of tests while a third runs the tests of shared services. Those that
-# need the machine for themselves come last.
+# Two processes take files of tests while a third runs the tests of shared services. Those that need the machine for
+# themselves come last.
 stage_integration() {
     local status=0 in_turn log=${ZUN_RUN_DIR:-.run}/test/in-turn.log
     local pytest=("$VENV/bin/pytest" -p no:cacheprovider -q --durations 10 zun/tests/integration -m)
-    if [ "${ZUN_TEST_BESIDE:-}" != 1 ]; then
-        "${pytest[@]}" "not slow"
-        return
-    fi
     env --default-signal=INT "${pytest[@]}" "not slow and in_turn and not alone" >"$log" 2>&1 &
     in_turn=$!
     "${pytest[@]}" "not slow and not in_turn and not alone" -n 2 --dist loadfile || status=1
@@ -199,11 +195,10 @@ run_stage() {
     return "$status"
 }
 
-# The line that ruff, mypy or pytest sums up with, or the three of a divided integration; whatever came last if there is
-# none.
+# The line that ruff, mypy or pytest sums up with, or the three of integration; whatever came last if there is none.
 last_line() {
     local lines=1
-    [ "$1" != integration ] || [ "${ZUN_TEST_BESIDE:-}" != 1 ] || lines=3
+    [ "$1" != integration ] || lines=3
     grep -E '^(Found |All checks passed|Success: |[0-9]+ (passed|failed|error|skipped|deselected)|no tests ran|error: )' \
         "$LOGS/$1.log" | tail -n "$lines" | paste -s -d ';' | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
 }
