@@ -36,8 +36,9 @@ class Cloud(Protocol):
 def check_always(cloud: Cloud) -> None:
     """Nothing is held twice, and whatever runs holds what it runs on: at every moment, between any two effects."""
     held: dict[str, str] = {}
+    holders = db.claims(columns=("uuid", "host", "capsule_uuid", "cpuset", "placement"))
     for host, agent in cloud.agents.items():
-        usage, rows = agent.tracker.usage, claims(db.of_host(host))
+        usage, rows = agent.tracker.usage, claims(row for row in holders if row["host"] == host)
         Usage(rows)  # raises if two rows hold one CPU or device
         for uuid, plan in rows.items():
             mine, growth = usage.claim(uuid), usage.claim(f"{uuid}+")

@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import datetime
 import enum
+import functools
 import inspect
 import logging
 import pathlib
@@ -28,6 +29,7 @@ from uuid import UUID
 
 import oslo_messaging
 import prometheus_client
+import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 
 from zun.api import app as api_app
@@ -42,6 +44,7 @@ from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.events import RuntimeEvent
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
+from zun.db import session
 from zun.messaging import rpc, scheduler_api, senders
 from zun.messaging.compute_api import ComputeAPI
 from zun.messaging.conductor_api import ConductorAPI
@@ -213,10 +216,27 @@ class _Told(logging.Handler):
             self._world.unexpected.append(error)
 
 
+class Front:
+    """The API. It keeps nothing of a world, so one serves all worlds, one after another."""
+
+    world: "World"
+
+    def __init__(self, conf: Any) -> None:
+        self._conf = conf
+        self._wire = Wire(conf, lambda message: self.world._cast(message), lambda message: self.world._call(message))
+
+    @functools.cached_property
+    def client(self) -> Client:
+        """Return the client of an administrator. The first world builds the API, with its own stand-ins."""
+        apis = {"scheduler_api": SchedulerAPI(self._wire), "compute_api": ComputeAPI(self._wire)}
+        application = api_app.build(self._conf, **apis)
+        return Client(application, user="root", project="admin", roles="admin", version="1.40")
+
+
 class World:
     """Everything, with what waits in ``pending``. The invariants read it as they read a ``Cloud``."""
 
-    def __init__(self, conf: Any, folder: pathlib.Path) -> None:
+    def __init__(self, conf: Any, folder: pathlib.Path, front: Front) -> None:
         self.conf = conf
         rpc.register_opts(conf)
         conf.set_override("state_path", str(folder))
@@ -230,6 +250,7 @@ class World:
         self.unexpected: list[BaseException] = []
         self.services: dict[str, Service] = {}
         self.killed = self.struck = self.performed = 0
+        self._begun = False
         self._away: dict[tuple[str, Side], int] = {}
         self._running: Service | None = None
         self._starting: Service | None = None
@@ -243,11 +264,11 @@ class World:
             for operation in OPERATIONS:
                 driver.before(operation, lambda _, driver=driver, name=operation: self._at_runtime(driver, name))
             driver.runtime.listeners[driver.host_facts.name].append(_Events(self, name))
-        apis = {"scheduler_api": SchedulerAPI(self._wire), "compute_api": ComputeAPI(self._wire)}
-        application = api_app.build(conf, **apis)
-        self.api = Client(application, user="root", project="admin", roles="admin", version="1.40")
+        front.world = self
+        self.api = front.client
         for name in (*HOSTS, SCHEDULER):
             self.start(name)
+        self._begun = True
 
     def _patch(self) -> None:
         enter = self._stack.enter_context
@@ -356,7 +377,8 @@ class World:
     def _follow(self, _source: Any, _stop: Any, *, one: Callable[[str], None], every: Callable[[], None]) -> None:
         assert self._starting is not None
         self._starting.one, self._starting.every = one, every
-        every()
+        if self._begun:  # at the beginning a host is empty, and to compare nothing with nothing costs much
+            every()
 
     def _queue(self, *arguments: Any, **options: Any) -> Queue:
         assert self._starting is not None
@@ -526,8 +548,8 @@ class World:
 
     def containers(self) -> list[Any]:
         """Return the rows of all containers, the oldest first."""
-        rows = [row for name in HOSTS for row in db.of_host(name)] + db.unplaced()
-        return sorted(rows, key=lambda row: row["id"])
+        with session.reader() as connection:
+            return session.rows(connection, sa.select(db.table).order_by(db.table.c.id))
 
     def ask(self, method: str, path: str, *body: Any) -> Reply:
         """Send one request to the API, accepted or refused."""
