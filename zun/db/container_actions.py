@@ -92,6 +92,7 @@ _WANTED = (
     .where(table.c.finish_time.is_(None), table.c.action.not_in(ACCESSES))
     .order_by(table.c.id)
 )
+_WANTED_OF_THIS = _WANTED.where(_OF_THIS)
 _OF_ASKED = _ASKED.add_columns(table.c.finish_time, table.c.arguments.is_(sa.null()).label("bare"))
 _NOTE = table.update().where(table.c.id == sa.bindparam("this_action"), table.c.arguments.is_(sa.null()))
 _FINISH_EVENT = _events.update().where(_THIS_EVENT, _events.c.finish_time.is_(None))
@@ -167,7 +168,7 @@ def wanted(container_uuid: str) -> list[session.Row]:
     which are empty for an action that has none in its row: that one is ``bare``. ``begun``: a step of it has begun.
     """
     with session.reader() as connection:
-        found = session.rows(connection, _WANTED.where(_OF_THIS), {"this_uuid": container_uuid})
+        found = session.rows(connection, _WANTED_OF_THIS, {"this_uuid": container_uuid})
     return list(map(_as_wanted, found))
 
 

@@ -52,6 +52,8 @@ _WAITING = (table.c.status == states.Status.CREATING, table.c.host.is_(None), _B
 _THIS = table.c.uuid == sa.bindparam("this_uuid")
 _INSERT = table.insert()
 _WHOLE = sa.select(table).where(_THIS)
+_THESE = sa.select(table).where(table.c.uuid.in_(sa.bindparam("these_uuids", expanding=True)))
+_OF_HOST = sa.select(table).where(table.c.host == sa.bindparam("this_host"))
 _UNREAD = {column.name: models.unread(column) for column in table.c}
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
 _CLAIM = table.update().where(
@@ -275,13 +277,13 @@ def visible(context: RequestContext, uuids: Collection[str]) -> set[str]:
 def of_host(hostname: str) -> list[session.Row]:
     """Return the rows of all containers, capsules and members on ``hostname``, with or without a claim."""
     with session.reader() as connection:
-        return session.rows(connection, sa.select(table).where(table.c.host == hostname))
+        return session.rows(connection, _OF_HOST, {"this_host": hostname})
 
 
 def of_uuids(uuids: Collection[str]) -> list[session.Row]:
     """Return the rows of those ``uuids`` that exist, in any order."""
     with session.reader() as connection:
-        return session.rows(connection, sa.select(table).where(table.c.uuid.in_(uuids)))
+        return session.rows(connection, _THESE, {"these_uuids": list(uuids)})
 
 
 _IN_THE_MAKING = (states.Status.CREATING, states.Status.REBUILDING)

@@ -30,6 +30,19 @@ _WHOLE = sa.select(
     _networks.c.subnets,
 ).join(_networks, _networks.c.uuid == table.c.network_uuid)
 
+# Built once, like the statements of zun.db.containers. The last two are for a container's record, without ids.
+_OF_THIS = table.c.container_uuid == sa.bindparam("this_uuid")
+_OF_CONTAINER = _WHOLE.where(_OF_THIS).order_by(table.c.id)
+_OF_HOST = (
+    _WHOLE.join(_containers, _containers.c.uuid == table.c.container_uuid)
+    .where(_containers.c.host == sa.bindparam("this_host"))
+    .order_by(table.c.id)
+)
+_KEPT = sa.select(*(column for column in table.c if column.name != "id")).where(_OF_THIS).order_by(table.c.id)
+_KEPT_NETWORKS = sa.select(*(column for column in _networks.c if column.name != "id")).where(
+    _networks.c.uuid.in_(sa.select(table.c.network_uuid).where(_OF_THIS))
+)
+
 Wanted = Mapping[str, Any]
 
 
@@ -149,14 +162,13 @@ def destroy(uuid: str) -> None:
 def of_container(container_uuid: str) -> Sequence[session.Row]:
     """Return the ports of the container with data of their networks, oldest first."""
     with session.reader() as connection:
-        return session.rows(connection, _WHOLE.where(table.c.container_uuid == container_uuid).order_by(table.c.id))
+        return session.rows(connection, _OF_CONTAINER, {"this_uuid": container_uuid})
 
 
 def of_host(hostname: str) -> Sequence[session.Row]:
     """Return the ports of every container of the host with data of their networks, oldest first."""
-    on_host = _WHOLE.join(_containers, _containers.c.uuid == table.c.container_uuid)
     with session.reader() as connection:
-        return session.rows(connection, on_host.where(_containers.c.host == hostname).order_by(table.c.id))
+        return session.rows(connection, _OF_HOST, {"this_host": hostname})
 
 
 def restore_in(connection: sa.Connection, ports: Iterable[Mapping[str, Any]]) -> None:
@@ -175,14 +187,9 @@ def restore_in(connection: sa.Connection, ports: Iterable[Mapping[str, Any]]) ->
 
 def recorded(container_uuid: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the rows of the container's ports and of their networks, without ids, for the records of its host."""
-    mine = sa.select(*(column for column in table.c if column.name != "id")).where(
-        table.c.container_uuid == container_uuid
-    )
-    theirs = sa.select(*(column for column in _networks.c if column.name != "id")).where(
-        _networks.c.uuid.in_(sa.select(table.c.network_uuid).where(table.c.container_uuid == container_uuid))
-    )
+    this = {"this_uuid": container_uuid}
     with session.reader() as connection:
-        ports, found = (session.rows(connection, each) for each in (mine.order_by(table.c.id), theirs))
+        ports, found = (session.rows(connection, each, this) for each in (_KEPT, _KEPT_NETWORKS))
         return [_plain(row) for row in ports], [_plain(row) for row in found]
 
 
