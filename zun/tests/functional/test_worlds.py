@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """After any sequence of actions, faults, events and times, rows, claims, runtimes, schedulers and actions agree.
 
-CI tries 80 sequences, always the same. ``ZUN_WORLDS=5000`` tries so many other ones, which begin with more containers.
+CI tries 200 sequences, always the same. ``ZUN_WORLDS=5000`` tries so many other ones, which begin with more containers.
 With ``--hypothesis-seed`` they can be tried in parts. Of a sequence that fails, Hypothesis prints the shortest that it
 finds, with all that happened in it.
 """
@@ -19,11 +19,11 @@ from zun.tests.functional import invariants
 from zun.tests.functional.cloud import configuration
 from zun.tests.functional.worlds import BY_HAND, HOSTS, SCHEDULER, Armed, Fault, Front, Side, World
 
-CI = 80
+CI = 200
 SEQUENCES = int(os.environ.get("ZUN_WORLDS", CI))
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 MOST = 20  # containers at a time
-FIRST, STEPS = (4, 25) if SEQUENCES == CI else (MOST, 30)  # most containers at the beginning, and steps after these
+FIRST, STEPS = (4, 10) if SEQUENCES == CI else (MOST, 30)  # most containers at the beginning, and steps after these
 
 HOST = st.sampled_from(list(HOSTS))
 NUMBER = st.integers(0, MOST - 1)
