@@ -142,6 +142,7 @@ class Cloud:
         self.networks: dict[str, Any] = {}
         self.volumes: dict[str, InMemoryVolumeDriver] = {}
         self.agents: dict[str, ComputeService] = {}
+        self._blind: set[str] = set()  # hosts whose looks wait for ever
         self.scheduler = SchedulerService(self.conf, host="scheduler")
         for name in hosts:
             self.start_agent(name)
@@ -202,7 +203,7 @@ class Cloud:
 
     def _if_settled(self, uuid: str) -> Container | None:
         row = db.get(uuid)
-        quiet = row["host"] not in self.agents or self.quiet(row["host"], uuid)
+        quiet = row["host"] not in self.agents or row["host"] in self._blind or self.quiet(row["host"], uuid)
         done = quiet and row["status"] in SETTLED and row["task_state"] is None
         return Container.from_row(None, row) if done else None
 
@@ -217,6 +218,7 @@ class Cloud:
     def stop_looking(self, host: str) -> None:
         """From now on ``host`` looks at a container only when the test asks: no news of its runtime change a row."""
         self.agents[host]._threads[Lane.LOOK].shutdown(wait=True, cancel_futures=True)
+        self._blind.add(host)
 
     def waiting(self, uuid: str) -> int:
         """Return how many pieces of work wait for their turn in the container's queue, or in its capsule's."""
