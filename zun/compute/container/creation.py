@@ -267,7 +267,7 @@ class Creation:
             late = isinstance(exc, exceptions.Unavailable)
             self._give_up(context, container, str(exc), failed=here, late=late)
         except db_exc.DBConnectionError:
-            raise  # nothing is wrong with it: the next comparison of the rows goes on with it
+            raise  # nothing is wrong with the container: the queue tries again
         except Exception as exc:
             LOG.exception("Container %s could not be created", container.uuid)
             self._give_up(context, container, unexpected(exc), failed=True)

@@ -277,8 +277,8 @@ class Road:
         action, given = step.action.action, step.arguments
         LOG.info("Container %s is %s by now: no %s", container.uuid, container.status, action)
         with recorded(context, container.uuid, action) as noted:
-            failed = step.action.begun and container.status == Status.ERROR
-            noted.failed((failed and container.status_reason) or TOO_LATE)
+            reason = container.status_reason if step.action.begun and container.status == Status.ERROR else None
+            noted.failed(reason or TOO_LATE)
             if action == "commit" and "image" in given:
                 self._lifecycle.refuse_commit(context, given["image"])
             elif action in ("network_attach", "network_detach") and "port" in given:

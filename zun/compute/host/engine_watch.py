@@ -87,7 +87,7 @@ class EngineWatch:
         return sorted({each.uuid for each in rows if should_exist(each)} - shown)
 
     def look(self, context: RequestContext) -> bool:
-        """Ask the engine for an answer, and tell the cloud if there is none. Return whether it does."""
+        """Ask the engine for an answer, and tell the cloud if there is none. Return whether the engine answers."""
         try:
             self._driver.ping()
         except exceptions.ZunError as exc:
