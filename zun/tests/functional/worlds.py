@@ -72,6 +72,8 @@ SCHEDULER = "scheduler"
 AWAY_FOR = 5  # calls, of who is away for a while
 ROUND_SECONDS = 350  # of a settling world; after two rounds a lost message counts as lost
 ROUNDS = 3
+# What a fault raises. A task that it ends runs again; a service whose start it ends is started again.
+STOPPED = (exceptions.ZunError, *outages.OUTAGES)
 OPERATIONS = tuple(name for name, _ in inspect.getmembers(ContainerDriver, inspect.isfunction) if name[0] != "_")
 
 
@@ -212,7 +214,7 @@ class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._world.trace.append(record)
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, (Killed, exceptions.ZunError, *outages.OUTAGES)):
+        if error is not None and not isinstance(error, (Killed, *STOPPED)):
             self._world.unexpected.append(error)
 
 
@@ -334,7 +336,7 @@ class World:
                     made.service = self._built(name)
                     made.service.start(self._wire)
                     self.services[name] = made
-            except outages.OUTAGES as exc:
+            except STOPPED as exc:
                 self.trace.append(f"{name} does not start: {exc}")
                 self._forget(name)
                 return
@@ -523,7 +525,7 @@ class World:
             each.tick()
         for task, interval in service.tasks:
             if interval <= seconds and not service.dead:
-                with self._acting(service), contextlib.suppress(*outages.OUTAGES):
+                with self._acting(service), contextlib.suppress(*STOPPED):
                     task()
 
     def settle(self, agrees: Callable[[], object]) -> None:
@@ -533,6 +535,7 @@ class World:
         for left in reversed(range(ROUNDS)):
             for name in (*HOSTS, SCHEDULER):
                 self.start(name)
+                assert name in self.services, f"{name} does not start"
             self.go_on()
             self.let_pass(ROUND_SECONDS)
             self.go_on()
