@@ -554,11 +554,11 @@ class World:
         with session.reader() as connection:
             return session.rows(connection, sa.select(db.table).order_by(db.table.c.id))
 
-    def ask(self, method: str, path: str, *body: Any) -> Reply:
+    def ask(self, method: str, path: str, *body: Any, version: str = "1.40") -> Reply:
         """Send one request to the API, accepted or refused."""
         struck = self.struck
         with self._acting(None):
-            reply = self.api.send(method, f"/v1/{path}", *body)
+            reply = self.api.at(version).send(method, f"/v1/{path}", *body)
         self.trace.append(f"{method} {path} {body or ''} -> {reply.status}")
         assert reply.status != 500 or self.struck > struck, reply.body
         return reply
