@@ -32,6 +32,7 @@ from oslo_versionedobjects import base as ovo
 
 from benchmarks.scheduling import clouds
 from zun import conf as zun_conf
+from zun.cmd import program
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
@@ -196,6 +197,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     conf.set_default("executor_thread_pool_size", THREADS)  # as the program does
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
+    program.collect_garbage_seldom()  # as well
     table = HostTable(booking_seconds=60)
     start = time.monotonic()
     table.refresh()

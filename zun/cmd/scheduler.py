@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """zun-scheduler: finds hosts for containers. Any number of schedulers may run, without a leader."""
 
-
 from zun.cmd import program
 from zun.common import metrics
 from zun.messaging import rpc
@@ -14,6 +13,7 @@ def main() -> None:
     program.connect_database(conf)
     metrics.serve(conf, conf.metrics.scheduler_port)
     transport = rpc.get_transport(conf)
+    program.collect_garbage_seldom()
     service = SchedulerService(conf)
     service.start(transport)
     program.wait_for_signal("zun-scheduler is ready")

@@ -7,7 +7,6 @@ confirms or refuses them or a deadline passes. A wrong table costs a refused cla
 request is refused, the table is compared with the database. Each scheduler has its own table.
 """
 
-import gc
 import json
 import logging
 import threading
@@ -35,11 +34,8 @@ LOG = logging.getLogger(__name__)
 
 COMPARE_TOGETHER = 100  # hosts: comparing them blocks other threads for a few milliseconds
 READ_TOGETHER = 200  # hosts: all rows of a large cloud at once would take more memory than the table itself
-MANY = 100  # hosts: a smaller table costs the garbage collector little
-YOUNG = 5_000  # new objects (about a hundred decisions) before the garbage collector runs its first generation
 LONGEST_TOPOLOGY = compute_nodes.table.c.topology.info["characters"]
 MOST_FAILURES = 100  # of one host that are kept
-SURVIVED = (2, 50)  # runs of the first generation before one of the second; runs of the second before one of the third
 
 
 _COLUMNS = tuple(column for column in compute_nodes.table.c if not isinstance(column.type, sa.JSON))
@@ -88,7 +84,6 @@ class HostTable:
         self._stale: set[str] = set()
         self._unusable: dict[str, _Unusable] = {}
         self._comparing = threading.Lock()  # held during I/O; no thread waits for it while requests come
-        self._settled = MANY
         self._pace = Pace(fresh_seconds, compare_together, clock)
         self._background = background or ThreadPoolExecutor(1, thread_name_prefix="compare")
         self._asked = False  # True while a comparison in the background is queued or running
@@ -315,9 +310,6 @@ class HostTable:
                         self._stale.update(names)
                     raise
                 del names[:READ_TOGETHER]
-            if len(self._hosts) > self._settled:
-                self._settled = 2 * len(self._hosts)
-                _settle()
 
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
@@ -509,13 +501,3 @@ def _away(node: Mapping[str, Any]) -> str | None:
     """Return why the engine of the node cannot be used, None if it can or its agent does not tell."""
     away = (node["engine"] or {}).get("away")
     return away if isinstance(away, str) else None
-
-
-def _settle() -> None:
-    """Make the garbage collector run less often, because it scans the whole table and finds nothing.
-
-    The scans took a fifth of the time of all decisions. The table has no reference cycles, so its objects are freed by
-    reference counting.
-    """
-    gc.collect()
-    gc.set_threshold(YOUNG, *SURVIVED)

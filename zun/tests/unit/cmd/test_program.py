@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import gc
 import json
 import subprocess
 import sys
@@ -201,3 +202,10 @@ def test_an_open_state_folder_is_told(tmp_path, caplog):
     program.make_state_folder(str(tmp_path))
     assert f"chmod 700 {tmp_path}" in caplog.text
     assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_garbage_collector_runs_seldom(monkeypatch):
+    set_to = []
+    monkeypatch.setattr(gc, "set_threshold", lambda *given: set_to.append(given))
+    program.collect_garbage_seldom()
+    assert set_to == [program.SELDOM]
