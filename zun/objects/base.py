@@ -6,8 +6,10 @@ so a compute host can work without database credentials.
 """
 
 import datetime
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
 
 from oslo_utils import versionutils
 from oslo_versionedobjects import base as ovo
@@ -33,7 +35,12 @@ if TYPE_CHECKING:  # the library is not typed: these say what its decorators lea
 else:
     _DictAccess = ovo.VersionedObjectDictCompat
     remotable = ovo.remotable
-    register = Registry.register
+
+    def register(cls: C) -> C:
+        """Register a class of objects. Its annotations are its fields."""
+        found = {name: kind for name, kind in inspect.get_annotations(cls).items() if UNSENT not in _marks(kind)}
+        cls.fields = {name: _field(cls, name, kind) for name, kind in found.items()}
+        return Registry.register(cls)
 
 
 class Json(ovo_fields.FieldType):
@@ -67,8 +74,39 @@ class TimeField(ovo_fields.AutoTypedField):
     AUTO_TYPE = Time()
 
 
+Uuid = Annotated[str, ovo_fields.UUIDField]
+"""The type of a field that warns of a value that is no uuid."""
+UNSENT = object()
+"""Marks an attribute that is no field: ``slot: Annotated[str | None, UNSENT] = None``."""
+
+_FIELDS: Mapping[type, type[ovo_fields.Field]] = {
+    str: ovo_fields.StringField,
+    int: ovo_fields.IntegerField,
+    float: ovo_fields.FloatField,
+    bool: ovo_fields.BooleanField,
+    datetime.datetime: TimeField,
+}
+
+
+def _marks(annotation: Any) -> tuple[Any, ...]:
+    """Return what ``Annotated`` says beside the type."""
+    return getattr(annotation, "__metadata__", ())
+
+
+def _field(cls: type, name: str, annotation: Any) -> ovo_fields.Field:
+    """Return the field of an annotation. A type that is not in _FIELDS is JSON; None in a union makes it nullable."""
+    made = next(iter(_marks(annotation)), None)
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    (kind,) = (each for each in kinds if each is not NoneType)
+    default = {"default": vars(cls)[name]} if name in vars(cls) else {}
+    return (made or _FIELDS.get(kind, JsonField))(nullable=NoneType in kinds, **default)
+
+
 class ZunObject(_DictAccess, ovo.VersionedObject):
-    """The base class of all objects. Each of ``fields`` has the name of a column.
+    """The base class of all objects.
+
+    The annotations of a class are its fields, each with the name of a column: ``memory: int``, ``host: str | None``
+    (nullable), ``leaving: bool = False`` (with a default). Other types than text, numbers, times and ``Uuid`` are JSON.
 
     A new field or a changed remotable method raises the minor number of ``VERSION``. A new field has a default or is
     nullable, and ``ADDED`` has the version that brought it. A reader of another minor version then understands the

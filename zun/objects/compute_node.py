@@ -17,7 +17,6 @@ class ComputeNode(base.ZunObject):
     """The row of a compute host. Services only write it over RPC, so the object has no fields."""
 
     VERSION = "1.0"
-    fields: dict[str, Any] = {}
 
     @classmethod
     @base.remotable

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Self
 
 from oslo_utils import timeutils, uuidutils
-from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
 from zun.db import console_tokens as db
@@ -26,13 +25,6 @@ class ConsoleToken(base.ZunObject):
     """
 
     VERSION = "1.0"
-
-    fields = {
-        "token_hash": fields.StringField(),
-        "container_uuid": fields.StringField(),
-        "exec_id": fields.StringField(nullable=True),
-        "user_id": fields.StringField(nullable=True),
-    }
 
     token_hash: str
     container_uuid: str

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 from oslo_utils import timeutils
-from oslo_versionedobjects import fields
 
 from zun.common.context import RequestContext
 from zun.common.mounts import mounts_of, volume_names
@@ -22,18 +21,6 @@ from zun.topology import CPUPolicy, CpuSet
 QUOTA = "quota"
 
 Claimed = db.Claimed
-
-
-def _text() -> fields.StringField:
-    return fields.StringField(nullable=True)
-
-
-def _json() -> base.JsonField:
-    return base.JsonField(nullable=True)
-
-
-def _time() -> base.TimeField:
-    return base.TimeField(nullable=True)
 
 
 def withheld_cpus(cpuset: Mapping[str, Any] | None) -> int:
@@ -72,64 +59,9 @@ class Container(base.ZunObject):
     VERSION = "1.4"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
     ADDED = {"capabilities": "1.2"}
 
-    fields = {
-        "id": fields.IntegerField(),
-        "uuid": fields.UUIDField(),
-        "kind": fields.StringField(default=str(Kind.CONTAINER)),
-        "capsule_uuid": _text(),
-        "name": fields.StringField(),
-        "project_id": fields.StringField(),
-        "user_id": _text(),
-        "created_at": _time(),
-        "updated_at": _time(),
-        "image": fields.StringField(),
-        "image_driver": _text(),
-        "image_pull_policy": _text(),
-        "registry_id": _text(),
-        "cpu": fields.FloatField(),
-        "cpu_policy": fields.StringField(default=str(CPUPolicy.SHARED)),
-        "memory": fields.IntegerField(),
-        "disk": fields.IntegerField(default=0),
-        "volume_disk": fields.IntegerField(default=0),
-        "placement": base.JsonField(default={}),
-        "request": base.JsonField(default={}),
-        "group_uuid": _text(),
-        "command": _json(),
-        "entrypoint": _json(),
-        "workdir": _text(),
-        "environment": _json(),
-        "labels": _json(),
-        "annotations": _json(),
-        "hostname": _text(),
-        "restart_policy": _json(),
-        "interactive": fields.BooleanField(default=False),
-        "tty": fields.BooleanField(default=False),
-        "auto_remove": fields.BooleanField(default=False),
-        "auto_heal": fields.BooleanField(default=False),
-        "privileged": fields.BooleanField(default=False),
-        "capabilities": _json(),
-        "healthcheck": _json(),
-        "runtime": _text(),
-        "security_groups": _json(),
-        "exposed_ports": _json(),
-        "addresses": _json(),
-        "ports": _json(),
-        "mounts": _json(),
-        "status": fields.StringField(default=str(Status.CREATING)),
-        "status_reason": _text(),
-        "status_detail": _text(),
-        "task_state": _text(),
-        "container_id": _text(),
-        "started_at": _time(),
-        "finished_at": _time(),
-        "exit_code": fields.IntegerField(nullable=True),
-        "host": _text(),
-        "cpuset": _json(),
-    }
-
     id: int
-    uuid: str
-    kind: str
+    uuid: base.Uuid
+    kind: str = str(Kind.CONTAINER)
     capsule_uuid: str | None
     name: str
     project_id: str
@@ -141,12 +73,12 @@ class Container(base.ZunObject):
     image_pull_policy: str | None
     registry_id: str | None
     cpu: float
-    cpu_policy: str
+    cpu_policy: str = str(CPUPolicy.SHARED)
     memory: int
-    disk: int
-    volume_disk: int
-    placement: dict[str, Any]
-    request: dict[str, Any]
+    disk: int = 0
+    volume_disk: int = 0
+    placement: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     group_uuid: str | None
     command: list[str] | None
     entrypoint: list[str] | None
@@ -156,11 +88,11 @@ class Container(base.ZunObject):
     annotations: dict[str, Any] | None
     hostname: str | None
     restart_policy: dict[str, str] | None
-    interactive: bool
-    tty: bool
-    auto_remove: bool
-    auto_heal: bool
-    privileged: bool
+    interactive: bool = False
+    tty: bool = False
+    auto_remove: bool = False
+    auto_heal: bool = False
+    privileged: bool = False
     capabilities: list[str] | None
     healthcheck: dict[str, Any] | None
     runtime: str | None
@@ -169,7 +101,7 @@ class Container(base.ZunObject):
     addresses: dict[str, Any] | None
     ports: list[int] | None
     mounts: list[Any] | None
-    status: str
+    status: str = str(Status.CREATING)
     status_reason: str | None
     status_detail: str | None
     task_state: str | None

@@ -20,7 +20,6 @@ class ContainerActionEvent(base.ZunObject):
     """The row of an action's step. Services only write it over RPC, so the object has no fields."""
 
     VERSION = "1.2"  # 1.1: go_on, 1.2: wanted, wanted_on, note_arguments, end
-    fields: dict[str, Any] = {}
 
     @classmethod
     @base.remotable

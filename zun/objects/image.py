@@ -5,8 +5,6 @@ import datetime
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Self
 
-from oslo_versionedobjects import fields
-
 from zun.common.context import RequestContext
 from zun.common.image_reference import OF_SERVICE
 from zun.common.states import ImageStatus
@@ -57,29 +55,13 @@ class Image(base.ZunObject):
 
     VERSION = "1.0"
 
-    fields = {
-        "id": fields.IntegerField(),
-        "uuid": fields.UUIDField(),
-        "project_id": fields.StringField(),
-        "host": fields.StringField(),
-        "repo": fields.StringField(),
-        "tag": fields.StringField(),
-        "local_name": fields.StringField(default=""),
-        "image_id": fields.StringField(nullable=True),
-        "size": fields.StringField(nullable=True),
-        "status": fields.StringField(),
-        "status_detail": fields.StringField(nullable=True),
-        "created_at": base.TimeField(nullable=True),
-        "updated_at": base.TimeField(nullable=True),
-    }
-
     id: int
-    uuid: str
+    uuid: base.Uuid
     project_id: str
     host: str
     repo: str
     tag: str
-    local_name: str
+    local_name: str = ""
     image_id: str | None
     size: str | None
     status: str

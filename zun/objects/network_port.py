@@ -3,9 +3,7 @@
 
 import ipaddress
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
-
-from oslo_versionedobjects import fields
+from typing import Annotated, Any, Self
 
 from zun.common import subnets
 from zun.common.context import RequestContext
@@ -25,33 +23,19 @@ class NetworkPort(base.ZunObject):
     VERSION = "1.2"  # 1.1: recorded; 1.2: fixed_ips, preserve and known
     ADDED = {"fixed_ips": "1.2", "preserve": "1.2"}
 
-    fields = {
-        "uuid": fields.UUIDField(),
-        "network_uuid": fields.UUIDField(),
-        "network_name": fields.StringField(nullable=True),
-        "project_id": fields.StringField(),
-        "container_uuid": fields.UUIDField(),
-        "subnets": base.JsonField(),
-        "ipv4": fields.StringField(nullable=True),
-        "ipv6": fields.StringField(nullable=True),
-        "leaving": fields.BooleanField(default=False),
-        "fixed_ips": base.JsonField(nullable=True),
-        "preserve": fields.BooleanField(default=False),
-    }
-
-    uuid: str
-    network_uuid: str
+    uuid: base.Uuid
+    network_uuid: base.Uuid
     network_name: str | None
     project_id: str
-    container_uuid: str
+    container_uuid: base.Uuid
     subnets: Sequence[Mapping[str, Any]]
     ipv4: str | None
     ipv6: str | None
-    leaving: bool
+    leaving: bool = False
     fixed_ips: Sequence[Mapping[str, str]] | None
-    preserve: bool
-    slot: str | None = None
-    """Not stored: the host of the container sets it from the container's claim."""
+    preserve: bool = False
+    slot: Annotated[str | None, base.UNSENT] = None
+    """The host of the container sets it from the container's claim."""
 
     def addresses(self) -> list[dict[str, Any]]:
         """Return the addresses for a container's record. Raises RowUnreadable if the subnets' row is malformed."""

@@ -3,8 +3,6 @@
 
 from typing import Self
 
-from oslo_versionedobjects import fields
-
 from zun.common.context import RequestContext
 from zun.db import registries as db
 from zun.objects import base
@@ -16,15 +14,7 @@ class Registry(base.ZunObject):
 
     VERSION = "1.0"
 
-    fields = {
-        "uuid": fields.UUIDField(),
-        "project_id": fields.StringField(),
-        "domain": fields.StringField(),
-        "username": fields.StringField(nullable=True),
-        "password": fields.StringField(nullable=True),
-    }
-
-    uuid: str
+    uuid: base.Uuid
     project_id: str
     domain: str
     username: str | None

@@ -22,7 +22,6 @@ class ZunService(base.ZunObject):
     """The row of a service. Services only write it over RPC, so the object has no fields."""
 
     VERSION = "1.0"
-    fields: dict[str, Any] = {}
 
     @classmethod
     @base.remotable

@@ -3,8 +3,6 @@
 
 from typing import Self
 
-from oslo_versionedobjects import fields
-
 from zun.common.context import RequestContext
 from zun.db import volumes as db
 from zun.objects import base
@@ -14,13 +12,7 @@ from zun.objects import base
 class Volume(base.ZunObject):
     VERSION = "1.0"
 
-    fields = {
-        "uuid": fields.UUIDField(),
-        "project_id": fields.StringField(),
-        "name": fields.StringField(),
-    }
-
-    uuid: str
+    uuid: base.Uuid
     project_id: str
     name: str
 

@@ -2,15 +2,18 @@
 """Send objects of one release to services of another, and compare what arrives."""
 
 import datetime
+from collections.abc import Sequence
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oslo_serialization import jsonutils
 from oslo_versionedobjects import exception as ovo_exc
+from oslo_versionedobjects import fields as ovo_fields
 
 from zun.messaging import rpc
-from zun.objects import Container
+from zun.objects import Container, base
 
 FIELDS = {
     "uuid": st.uuids().map(str),
@@ -88,3 +91,34 @@ def test_an_object_is_sent_on_as_of_this_release(context, next_version):
     found = rpc.ObjectSerializer().deserialize_entity(context, sent)
     assert found.obj_to_primitive()["zun_object.version"] == "1.9"
     assert found.tty is False
+
+
+class _Everything(base.ZunObject):
+    uuid: base.Uuid
+    name: str | None
+    number: int
+    size: float = 1.5
+    ready: bool = False
+    since: datetime.datetime | None
+    tags: dict[str, str] | None
+    parts: Sequence[str] = ()
+    beside: Annotated[str | None, base.UNSENT] = None
+
+
+def test_annotations_are_the_fields():
+    try:
+        made = base.register(_Everything)
+    finally:
+        base.Registry.obj_classes().pop("_Everything")
+    none = ovo_fields.UnspecifiedDefault
+    assert {name: (type(each), each.nullable, each.default) for name, each in made.fields.items()} == {
+        "uuid": (ovo_fields.UUIDField, False, none),
+        "name": (ovo_fields.StringField, True, none),
+        "number": (ovo_fields.IntegerField, False, none),
+        "size": (ovo_fields.FloatField, False, 1.5),
+        "ready": (ovo_fields.BooleanField, False, False),
+        "since": (base.TimeField, True, none),
+        "tags": (base.JsonField, True, none),
+        "parts": (base.JsonField, False, ()),
+    }
+    assert made(None).beside is None
