@@ -20,7 +20,7 @@ from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.claims import Claim
 from zun.compute.container.networks import Networks, networks_of
-from zun.compute.container.observed import take_over
+from zun.compute.container.observed import never_made, take_over
 from zun.compute.container.operations import Operations, key_of
 from zun.compute.container.record import Begun, event_of, recorded, unexpected
 from zun.compute.container.runtime_objects import RuntimeObjects
@@ -276,8 +276,22 @@ class Creation:
             LOG.info("Container %s is %s", container.uuid, container.status)
         self._notifier.status_changed(context, container)
 
+    def give_back(self, context: RequestContext, uuid: str) -> None:
+        """Give back what a creation claimed that failed while nobody could tell whether something was made."""
+        with self._operations.undisturbed(context, uuid) as current:
+            if current is not None and never_made(current):
+                reason = current.status_reason or LOST
+                self._give_up(context, current, reason, failed=False, late=True, only_from=Status.ERROR)
+
     def _give_up(
-        self, context: RequestContext, container: Container, reason: str, *, failed: bool, late: bool = False
+        self,
+        context: RequestContext,
+        container: Container,
+        reason: str,
+        *,
+        failed: bool,
+        late: bool = False,
+        only_from: Status = Status.CREATING,
     ) -> None:
         """Remove what was made, then give back what was claimed, and leave the container in Error with the reason.
 
@@ -292,7 +306,7 @@ class Creation:
             if container.kind == Kind.CAPSULE:  # before it: of one that is Error nobody would end the members
                 container.end_members(reason, removed=False)
             with contextlib.suppress(exceptions.ContainerNotFound, exceptions.StatusChanged):
-                container.save(only_from=(Status.CREATING,))
+                container.save(only_from=(only_from,))
             return
         left = networks_of(container)
         container.cpuset = container.container_id = container.addresses = None
@@ -301,7 +315,7 @@ class Creation:
         if container.kind == Kind.CAPSULE:
             container.end_members(reason)
         try:
-            generation = container.save_changed_claim(self._hostname, only_from=(Status.CREATING,))
+            generation = container.save_changed_claim(self._hostname, only_from=(only_from,))
         except exceptions.ContainerNotFound:
             generation = None
         except exceptions.StatusChanged as exc:

@@ -131,6 +131,12 @@ def _vanished(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": Status.ERROR, "status_reason": GONE if row["kind"] == Kind.CONTAINER else CAPSULE_GONE}
 
 
+def never_made(row: Mapping[str, Any]) -> bool:
+    """Return whether ``row`` is of a creation that failed when the runtime could not be asked, and holds its claim."""
+    failed = row["status"] == Status.ERROR and row["container_id"] is None and row["capsule_uuid"] is None
+    return failed and row["cpuset"] is not None
+
+
 def not_restarted(row: Mapping[str, Any], state: RuntimeState | None) -> bool:
     """Return whether the runtime tried to start the container again, as its restart policy says, and could not.
 

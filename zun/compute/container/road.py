@@ -94,6 +94,7 @@ class Road:
             Do.END: lambda context, each, step: self._end(context, each.uuid, step.action, None),
             Do.REFUSE: self._refuse,
             Do.SETTLE_NETWORKS: lambda context, each, step: attachments.settle(context, each),
+            Do.GIVE_BACK: lambda context, each, step: creation.give_back(context, each.uuid),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
             Do.HASTEN: lambda context, each, step: lifecycle.hasten_delete(each, step.arguments.get("stop_timeout")),
         }

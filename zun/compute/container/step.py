@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from typing import Any, Self
 
 from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
-from zun.compute.container.observed import awaits_reboot, not_restarted, observed
+from zun.compute.container.observed import awaits_reboot, never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
 from zun.objects.placement import held_plan
 
@@ -39,6 +39,7 @@ class Do(StrEnum):
     REFUSE = "end the action in an error"
     SETTLE_CLAIM = "hold what its row says"
     SETTLE_NETWORKS = "plug it into the networks of its ports"
+    GIVE_BACK = "give back what it holds"
     START_AGAIN = "start it as the runtime tried to"
     COMPARE = "write what the runtime shows"
 
@@ -286,6 +287,11 @@ RULES = (
     Rule("the row and the runtime agree since this look", lambda case, row: case.compared, Do.NOTHING),
     Rule("nobody has asked the runtime", lambda case, row: case.seen is Unseen.UNASKED, Do.ASK),
     Rule("the runtime does not answer", lambda case, row: case.seen is Unseen.AWAY, Do.NOTHING),
+    Rule(
+        "its creation failed, the runtime shows nothing of it, and it holds its claim yet",
+        lambda case, row: case.seen is None and never_made(row),
+        Do.GIVE_BACK,
+    ),
     Rule(
         "the runtime tried to start it again while this service was away, and could not",
         lambda case, row: case.first and row["capsule_uuid"] is None and not_restarted(row, _state(case)),

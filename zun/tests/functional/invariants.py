@@ -114,6 +114,8 @@ def _check_settled(row: Any, found: RuntimeObject | None) -> None:
     assert row["task_state"] is None, f"{_named(row)}: its task does not end"
     if found is None:
         assert row["status"] == Status.ERROR, f"{_named(row)}: it is not at the runtime"
+        made = row["container_id"] is not None  # it was there once, and may be made again in its place
+        assert made or held_plan(row) is None, f"{_named(row)}: it was never made, and holds {held_plan(row)}"
         return
     seen = found.status(row["status"])
     if found.restarting:

@@ -212,6 +212,23 @@ def test_a_start_that_the_runtime_failed_is_tried_once(first, do):
     assert next_step(Case(row(**fields), seen=seen, first=first)).do is do
 
 
+@pytest.mark.parametrize(
+    ("change", "seen", "do"),
+    [
+        ({}, None, Do.GIVE_BACK),
+        ({}, state(Status.CREATED), Do.COMPARE),
+        ({}, Unseen.AWAY, Do.NOTHING),
+        ({"container_id": "abc"}, None, Do.NOTHING),
+        ({"cpuset": None}, None, Do.NOTHING),
+        ({"capsule_uuid": "c"}, None, Do.NOTHING),
+        ({"status": Status.RUNNING}, None, Do.COMPARE),
+    ],
+)
+def test_a_failed_creation_holds_nothing_for_long(change, seen, do):
+    failed = {**row(Status.ERROR, container_id=None), **change}
+    assert next_step(Case(failed, seen=seen)).do is do
+
+
 @pytest.mark.parametrize("status", [Status.CREATING, Status.REBUILDING, Status.DELETING])
 def test_the_steps_of_a_member_are_those_of_its_capsule(status):
     assert next_step(Case(row(status, capsule_uuid="c"))) == NOTHING
