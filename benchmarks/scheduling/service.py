@@ -197,7 +197,7 @@ def play_scheduler(database: str, rabbit: str, control: Connection) -> None:
     conf.set_default("executor_thread_pool_size", THREADS)  # as the program does
     session.configure(database, pool_size=20, max_overflow=40)
     transport = rpc.get_transport(conf, rabbit)
-    program.collect_garbage_seldom()  # as well
+    program.collect_garbage_seldom()  # as the program does
     table = HostTable(booking_seconds=60)
     start = time.monotonic()
     table.refresh()

@@ -9,7 +9,7 @@ import datetime
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
 from oslo_utils import versionutils
 from oslo_versionedobjects import base as ovo
@@ -95,9 +95,9 @@ def _marks(annotation: Any) -> tuple[Any, ...]:
 
 def _field(cls: type, name: str, annotation: Any) -> ovo_fields.Field:
     """Return the field of an annotation. A type that is not in _FIELDS is JSON; None in a union makes it nullable."""
-    made = next(iter(_marks(annotation)), None)
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     (kind,) = (each for each in kinds if each is not NoneType)
+    made = next(iter(_marks(kind)), None)
     default = {"default": vars(cls)[name]} if name in vars(cls) else {}
     return (made or _FIELDS.get(kind, JsonField))(nullable=NoneType in kinds, **default)
 

@@ -280,7 +280,7 @@ class Creation:
         """Give back what a creation claimed that failed while nobody could tell whether something was made."""
         with self._operations.undisturbed(context, uuid) as current:
             if current is not None and never_made(current):
-                reason = current.status_reason or LOST
+                reason = current.status_reason or ""
                 self._give_up(context, current, reason, failed=False, late=True, only_from=Status.ERROR)
 
     def _give_up(

@@ -69,6 +69,7 @@ HOSTS = {
     "three": machine(cells=1, cores=2),
 }
 SCHEDULER = "scheduler"
+VERSION = "1.40"  # of the requests
 AWAY_FOR = 5  # calls, of who is away for a while
 ROUND_SECONDS = 350  # of a settling world; after two rounds a lost message counts as lost
 ROUNDS = 3
@@ -232,7 +233,7 @@ class Front:
         """Return the client of an administrator. The first world builds the API, with its own stand-ins."""
         apis = {"scheduler_api": SchedulerAPI(self._wire), "compute_api": ComputeAPI(self._wire)}
         application = api_app.build(self._conf, **apis)
-        return Client(application, user="root", project="admin", roles="admin", version="1.40")
+        return Client(application, user="root", project="admin", roles="admin", version=VERSION)
 
 
 class World:
@@ -325,7 +326,7 @@ class World:
     # Services, which may be killed.
 
     def start(self, name: str) -> None:
-        """Start a service, again and again while it is killed at its start. It stays away if something else is away."""
+        """Start a service, again and again while it is killed at its start. It stays away if its start fails."""
         while name not in self.services:
             made = Service(name)
             self._starting = made
@@ -554,7 +555,7 @@ class World:
         with session.reader() as connection:
             return session.rows(connection, sa.select(db.table).order_by(db.table.c.id))
 
-    def ask(self, method: str, path: str, *body: Any, version: str = "1.40") -> Reply:
+    def ask(self, method: str, path: str, *body: Any, version: str = VERSION) -> Reply:
         """Send one request to the API, accepted or refused."""
         struck = self.struck
         with self._acting(None):

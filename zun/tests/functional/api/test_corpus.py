@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API answers and accepts in each microversion is what ``corpus`` has.
+"""In every microversion, the API gives the answers that the texts in ``corpus`` show.
 
 ``corpus`` has a text file for each noun: requests to a small cloud, with the whole answer of the first microversion
 that has the request, and the differences of later ones. ``openapi.txt`` has the OpenAPI document in the same form.
@@ -31,7 +31,7 @@ DRAWN = re.compile(
     r'(req-)[0-9a-f-]{36}|("hostname": ")[0-9a-f]{12}|("host_port": )[0-9]{5}|("name": "capsule-pod-)[a-z]+-[0-9]+'
     r"|([0-9]:[0-9]{2})\.[0-9]{6}"
 )
-"""What no client relies on: ids of requests, names and ports that are chosen at random, fractions of seconds."""
+"""Values that differ from run to run: request ids, random names and ports, fractions of seconds. They are cut off."""
 HEADERS = ("content-type", "location", "cache-control", "allow")
 """The headers that are compared. Others name the version, the request or the length."""
 
@@ -100,7 +100,6 @@ NAMED = {
     "capsule": "pod",
     "group": "apart",
     "network": "front",
-    "registry": "mine",
     "host": "one",
     "aggregate": "racks",
     "project_id": "demo",

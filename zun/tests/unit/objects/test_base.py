@@ -95,6 +95,7 @@ def test_an_object_is_sent_on_as_of_this_release(context, next_version):
 
 class _Everything(base.ZunObject):
     uuid: base.Uuid
+    owner: base.Uuid | None
     name: str | None
     number: int
     size: float = 1.5
@@ -113,6 +114,7 @@ def test_annotations_are_the_fields():
     none = ovo_fields.UnspecifiedDefault
     assert {name: (type(each), each.nullable, each.default) for name, each in made.fields.items()} == {
         "uuid": (ovo_fields.UUIDField, False, none),
+        "owner": (ovo_fields.UUIDField, True, none),
         "name": (ovo_fields.StringField, True, none),
         "number": (ovo_fields.IntegerField, False, none),
         "size": (ovo_fields.FloatField, False, 1.5),
