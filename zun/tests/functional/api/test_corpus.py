@@ -2,7 +2,8 @@
 """In every microversion, the API gives the answers that the texts in ``corpus`` show.
 
 ``corpus`` has a text file for each noun: requests to a small cloud, with the whole answer of the first microversion
-that has the request, and the differences of later ones. ``openapi.txt`` has the OpenAPI document in the same form.
+that has the request, and the differences of later ones. ``openapi.txt`` has the OpenAPI document in the same form, but
+sorted where no order counts.
 ``ZUN_CORPUS=write`` writes the files anew: what then differs is what clients see of a change.
 """
 
@@ -150,11 +151,8 @@ def answered(lasting_database, tmp_path_factory) -> Iterator[dict[str, str]]:
                 tell("GET", path, microversion.EVERY)
             for route in (each for each in ROUTES if each.method in ("POST", "PUT", "PATCH")):
                 tell(route.method, route.path.format_map(names), versions_of(route), WRONG)
-            documents = (
-                (str(each), json.dumps(world.api.get(f"/v1/openapi.json?version={each}").json, indent=1).splitlines())
-                for each in microversion.EVERY
-            )
-            texts["openapi"] = list(told(documents))
+            documents = ((str(each), world.api.get(f"/v1/openapi.json?version={each}")) for each in microversion.EVERY)
+            texts["openapi"] = list(told((version, sorted_lines(reply)) for version, reply in documents))
             yield {name: "".join(lines) for name, lines in texts.items()}
         finally:
             world.close()
@@ -187,6 +185,17 @@ def shown(reply: Reply) -> str:
         body = reply.body.decode()
     headers = [f"{name}: {reply.headers[name]}" for name in HEADERS if name in reply.headers]
     return "\n".join([str(reply.status), *headers, body])
+
+
+def sorted_lines(reply: Reply) -> list[str]:
+    """Return the lines of a document, with sorted members and sorted names of required members: no order counts."""
+    found = json.loads(reply.body, object_hook=lambda members: members | _sorted(members))
+    return json.dumps(found, indent=1, sort_keys=True).splitlines()
+
+
+def _sorted(members: dict[str, Any]) -> dict[str, Any]:
+    required = members.get("required")
+    return {"required": sorted(required)} if isinstance(required, list) else {}
 
 
 def test_answers_are_those_of_the_corpus(answered):
