@@ -15,12 +15,16 @@ from sphinx.util.nodes import nested_parse_with_titles
 
 import zun.common  # noqa: F401  selects the threading backend before oslo.messaging is imported
 from zun import conf as zun_conf
-from zun import policies
+from zun import nouns, policies
 from zun.api import microversion, openapi
 from zun.api.controllers.v1 import NOUNS, Dependencies
 from zun.api.settings import Settings
+from zun.nouns import cloud, container, owned
 
 Json = Mapping[str, Any]
+_FILES = (cloud, container, owned)
+NOUN_CLASSES = [each for each in nouns.Noun.__subclasses__() if each.__module__ in {file.__name__ for file in _FILES}]
+NO_MEANINGS: Mapping[str, str] = {}
 MOST_VALUES = 8  # of an enumeration that are shown
 
 
@@ -50,7 +54,14 @@ def lines(found: list[Json]) -> Iterator[str]:
     for name, schema in sorted(schemas.items()):
         yield from ["", f".. _{label(name)}:", ""]
         yield from titled(name, "-")
-        yield from _table("Member", [(each, "", value) for each, value in schema.get("properties", {}).items()], schema)
+        members = [(each, "", value) for each, value in schema.get("properties", {}).items()]
+        yield from _table("Member", members, schema, meanings(name))
+
+
+def meanings(schema: str) -> Mapping[str, str]:
+    """Return what the members of a noun mean, and nothing for another schema."""
+    found = (each for each in NOUN_CLASSES if each.__name__ == schema)
+    return {each.name: each.meaning for noun in found for each in nouns.members(noun)}
 
 
 def titled(title: str, line: str) -> Iterator[str]:
@@ -81,18 +92,21 @@ def _operation(name: str, operation: Json) -> Iterator[str]:
     yield from _table("Parameter", rows, {"required": [*schema.get("required", ()), *required]})
 
 
-def _table(head: str, rows: Iterable[tuple[str, str, Json]], schema: Json) -> Iterator[str]:
+def _table(
+    head: str, rows: Iterable[tuple[str, str, Json]], schema: Json, meaning: Mapping[str, str] = NO_MEANINGS
+) -> Iterator[str]:
     rows = list(rows)
     if not rows:
         return
     places = any(place for _, place, _ in rows)
-    columns = [head, *(["In"] if places else []), "Versions", "Value"]
+    columns = [head, *(["In"] if places else []), "Versions", "Value", *(["Meaning"] if meaning else [])]
     yield from [".. list-table::", "   :header-rows: 1", "   :widths: auto", ""]
     yield from _row(columns)
     for name, place, value in rows:
         told = value.get("schema", value)
         needed = " (required)" if places and name in schema.get("required", ()) else ""
-        yield from _row([literal(name) + needed, *([place] if places else []), window(told), described(told)])
+        cells = [literal(name) + needed, *([place] if places else []), window(told), described(told)]
+        yield from _row([*cells, *([escaped(meaning.get(name, ""))] if meaning else [])])
     yield ""
 
 

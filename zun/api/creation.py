@@ -13,7 +13,7 @@ from zun.api.mounts import mounts
 from zun.api.numa import placement
 from zun.api.parsing import whole_number
 from zun.api.schemas import scalars
-from zun.api.schemas.containers import CREATE_GATES
+from zun.api.schemas.containers import ASKED, CREATE_GATES
 from zun.api.settings import Settings
 from zun.common import exceptions, hints, traits
 from zun.common.mounts import disk_gib
@@ -62,7 +62,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
         given.get("mounts"), version=version, memory_mib=memory, disk=settings.disk, cinder=settings.cinder
     )
     return {
-        **{name: given[name] for name in _AS_GIVEN if given.get(name) is not None},
+        **{name: given[name] for name in _ASKED if given.get(name) is not None},
         "cpu": _or(given.get("cpu"), settings.default_cpu),
         "memory": memory,
         "disk": given.get("disk") or 0,
@@ -92,21 +92,8 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
     }
 
 
-_AS_GIVEN = (
-    "name",
-    "image",
-    "image_pull_policy",
-    "entrypoint",
-    "workdir",
-    "environment",
-    "labels",
-    "auto_remove",
-    "auto_heal",
-    "interactive",
-    "privileged",
-    "capabilities",
-    "runtime",
-)
+# Those that have no rule below are stored as they were given.
+_ASKED = tuple(each.name for each in ASKED if each.is_stored)
 
 
 def _or(value: Any, default: Any) -> Any:

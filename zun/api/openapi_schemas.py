@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derive JSON schemas of responses from the types of the views.
 
-mypy checks a view's TypedDict against the code that fills it, so the schema and the response agree. A member
-``Annotated`` with a version is absent below that version.
+A view's type is a TypedDict, which mypy checks against the code that fills it, or an ``Answer``: schema and response
+then come from the same declarations of a noun. A member ``Annotated`` with a version is absent below that version.
 """
 
 import types
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from zun.api.microversion import Version
+from zun.api.views.members import Answer
 
 JsonSchema = dict[str, Any]
 
@@ -36,6 +37,9 @@ class Shapes:
         if typing.is_typeddict(kind):
             return self._component(kind)
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        answer = next((each for each in arguments[1:] if isinstance(each, Answer)), None)
+        if answer is not None:
+            return self._component(answer.shape)
         if origin in (Annotated, NotRequired, Required):
             return self.schema(arguments[0])
         if origin is Literal:

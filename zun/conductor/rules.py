@@ -11,10 +11,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from zun import nouns
 from zun.common.states import ImageStatus, Status
 from zun.conductor.facts import Facts
 from zun.db import bounds, models
 from zun.db.conductor import Owner
+from zun.nouns.cloud import Host
 from zun.objects.image import COMMITTED, OF_GLANCE, REBUILD
 from zun.objects.service import COMPUTE_BINARY, PROXY_BINARY
 
@@ -92,26 +94,7 @@ def own_name(argument: str) -> Rule:
     return rule
 
 
-INVENTORY = frozenset(
-    [
-        "topology",
-        "cpus",
-        "mem_total",
-        "disk_total",
-        "disk_quota_supported",
-        "disk_allocation_ratio",
-        "enable_cpu_pinning",
-        "availability_zone",
-        "labels",
-        "runtimes",
-        "architecture",
-        "os_type",
-        "os",
-        "kernel_version",
-        "engine",
-        "traits",
-    ]
-)
+INVENTORY = frozenset(each.name for each in nouns.members(Host) if nouns.INVENTORY in each.marks)
 """The columns of a compute node that its host writes. Its name, ids and added traits are not."""
 
 

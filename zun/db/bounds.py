@@ -86,7 +86,7 @@ def problem(column: sa.Column[Any], value: Any) -> str | None:
 
 
 def _range(column: sa.Column[Any]) -> Whole | Real | Text:
-    """Return the range that the column declares (``models.within``), or else that of its type."""
+    """Return the range that the noun declares (``nouns.Range``), or else that of its type."""
     kind, declared = column.type, column.info.get("range")
     if declared is not None:
         return declared  # type: ignore[no-any-return]

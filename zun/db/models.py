@@ -7,17 +7,19 @@ import datetime
 import functools
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, sqlite
 
+from zun import nouns
 from zun.common import exceptions
-from zun.common.states import Kind
-from zun.topology import HostTopology, Plan
-from zun.topology.ranges import AMOUNT, CPUS, GENERATION, MALFORMED, NAME, RATIO, Listed, Real, Text, Whole
+from zun.nouns.cloud import Action, Aggregate, Event, Host, Service
+from zun.nouns.container import Container
+from zun.nouns.owned import Group, Image, Network, NetworkPort, Registry, Volume
+from zun.topology.ranges import MALFORMED
 
 LOG = logging.getLogger(__name__)
 
@@ -214,130 +216,76 @@ def time_as_text(written: str) -> str:
     return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
-def _json(
-    column: str,
-    empty: dict[str, Any] | list[Any] | None = None,
-    *,
-    nullable: bool = True,
-    info: dict[str, Any] | None = None,
-) -> sa.Column[Any]:
-    """Return a JSON column of objects, or of the type of ``empty``, which replaces malformed values.
+Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
 
-    ``info`` as of ``within`` and ``read_by``.
-    """
-    empty = {} if empty is None else empty
+_SCALARS: Mapping[Any, sa.types.TypeEngine[Any]] = {
+    int: sa.Integer(),
+    float: sa.Double(),
+    bool: sa.Boolean(),
+    datetime.datetime: Time,
+}
+_MARKED: Mapping[nouns.Mark, sa.types.TypeEngine[Any]] = {
+    nouns.KEY: Id,
+    nouns.UUID: text(36),
+    nouns.PROSE: Prose,
+    nouns.SECRET: sa.Text(),
+    nouns.BIG: sa.BigInteger(),
+}
+
+
+def _table(name: str, noun: type, *more: sa.schema.SchemaItem) -> sa.Table:
+    """Return the table of a noun, with further columns, indexes and constraints."""
+    stored = [each for each in nouns.members(noun) if each.is_stored]
+    return sa.Table(name, metadata, *(_column(name, each) for each in stored), *more)
+
+
+def _column(table: str, member: nouns.Member) -> sa.Column[Any]:
+    if member.base in _SCALARS or member.base is str:
+        return _scalar(member)
+    instead, readable = member.mark(nouns.Instead), member.mark(nouns.Readable)
+    empty = instead.value if instead else {} if issubclass(member.base, Mapping) else []
+    info = {"read": readable.read, "characters": readable.characters} if readable else None
+    return _json(f"{table}.{member.name}", empty, nullable=_is_nullable(member), info=info)
+
+
+def _scalar(member: nouns.Member) -> sa.Column[Any]:
+    marked = [_MARKED[mark] for mark in member.marks if isinstance(mark, nouns.Mark) and mark in _MARKED]
+    marked += [text(mark.characters) for mark in member.marks if isinstance(mark, nouns.Text)]
+    allowed = member.mark(nouns.Range)
+    options: dict[str, Any] = {} if member.default is ... else {"default": member.default}
+    if nouns.SERVER_DEFAULT in member.marks:
+        options["server_default"] = sa.false() if member.default is False else str(member.default)
+    if allowed is not None:
+        options["info"] = {"range": allowed.read}
+    return sa.Column(
+        member.name,
+        marked[0] if marked else _SCALARS[member.base],
+        primary_key=member.name == "id",
+        unique=nouns.UNIQUE in member.marks or None,
+        nullable=_is_nullable(member),
+        **options,
+    )
+
+
+def _is_nullable(member: nouns.Member) -> bool:
+    return member.nullable and nouns.WRITTEN not in member.marks
+
+
+def _json(
+    column: str, empty: dict[str, Any] | list[Any], *, nullable: bool, info: dict[str, Any] | None = None
+) -> sa.Column[Any]:
+    """Return the JSON column TABLE.COLUMN of values of the type of ``empty``, which replaces malformed ones."""
     kind = Json(column, empty).with_variant(_ReadJson(column, empty, nullable), "postgresql")
     return sa.Column(column.partition(".")[2], kind, nullable=nullable, info=info)
 
 
-# What a host may write into a column is declared beside the column, and looked at by zun.db.bounds. A column without a
-# declaration takes what its type takes.
-
-
-def within(range_: Whole | Real | Text) -> dict[str, Any]:
-    """Return the declaration that the values of a column are in ``range_``."""
-    return {"range": range_}
-
-
-def read_by(read: Callable[[Any], object], characters: int = 2**20) -> dict[str, Any]:
-    """Return the declaration that ``read`` must be able to read the values of a JSON column, and their largest size."""
-    return {"read": read, "characters": characters}
-
-
-_CPUS = Whole("cpus", 8192)
-_MEMORY = Whole("memory in MiB", AMOUNT.most)
-_DISK = Whole("disk in GiB", 2**31 - 1)
-_LABELS, _LABEL = Listed("labels", 1000), Text("a label", 4096)
-_RUNTIMES, _TRAITS = Listed("runtimes", 100), Listed("traits", 2000)
-_REASON = Text("a reason", 4096)
-
-
-def _read_labels(value: dict[str, Any]) -> None:
-    for name in _LABELS(list(value)):
-        NAME(name), _LABEL(value[name])
-
-
-def _read_runtimes(value: list[Any]) -> None:
-    for name in _RUNTIMES(value):
-        NAME(name)
-
-
-def _read_traits(value: list[Any]) -> None:
-    for name in _TRAITS(value):
-        NAME(name)
-
-
-def _read_engine(value: dict[str, Any]) -> None:
-    if value["away"] is not None:
-        _REASON(value["away"])
-    for each in (value["name"], value["version"], value["api_version"], value["runtime"]):
-        NAME(each)
-
-
 _RANDOM_BITS = 48  # leaves room to grow in 64 bits, and in the 53 of a JSON number
 
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
-
-containers = sa.Table(
+containers = _table(
     "containers",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("kind", text(16), nullable=False, default=str(Kind.CONTAINER), server_default=str(Kind.CONTAINER)),
-    sa.Column("capsule_uuid", text(36)),  # of a member: its capsule
-    sa.Column("name", text(255), nullable=False),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("user_id", text(255)),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    # the request
-    sa.Column("image", text(255), nullable=False),
-    sa.Column("image_driver", text(255)),
-    sa.Column("image_pull_policy", text(32)),
-    sa.Column("registry_id", text(36)),
-    sa.Column("cpu", sa.Double, nullable=False, info=within(CPUS)),
-    sa.Column("cpu_policy", text(32), nullable=False),
-    sa.Column("memory", sa.BigInteger, nullable=False, info=within(_MEMORY)),  # MiB
-    sa.Column("disk", sa.Integer, nullable=False, default=0, info=within(_DISK)),  # GiB
-    # GiB, of local mounts
-    sa.Column("volume_disk", sa.Integer, nullable=False, default=0, server_default="0", info=within(_DISK)),
-    _json("containers.placement", nullable=False),  # the NUMA fields of the request
-    _json("containers.request", nullable=False),  # how to schedule it: run, hints, availability_zone, host
-    sa.Column("group_uuid", text(36)),
-    _json("containers.command", []),
-    _json("containers.entrypoint", []),
-    sa.Column("workdir", text(255)),
-    _json("containers.environment"),
-    _json("containers.labels"),
-    _json("containers.annotations"),
-    sa.Column("hostname", text(255)),
-    _json("containers.restart_policy"),
-    sa.Column("interactive", sa.Boolean, nullable=False, default=False),
-    sa.Column("tty", sa.Boolean, nullable=False, default=False),
-    sa.Column("auto_remove", sa.Boolean, nullable=False, default=False),
-    sa.Column("auto_heal", sa.Boolean, nullable=False, default=False),
-    sa.Column("privileged", sa.Boolean, nullable=False, default=False),
-    _json("containers.capabilities", []),
-    _json("containers.healthcheck"),
-    sa.Column("runtime", text(255)),
-    _json("containers.security_groups", []),
-    _json("containers.exposed_ports"),
+    Container,
+    # Sums of members that statements add up, so that they read no JSON.
     sa.Column("port_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of exposed_ports
-    _json("containers.addresses"),
-    _json("containers.ports", []),
-    _json("containers.mounts", [{}]),  # malformed: an invalid mount, so that the creation fails
-    # the state
-    sa.Column("status", text(20), nullable=False),
-    sa.Column("status_reason", Prose),
-    sa.Column("status_detail", text(255)),
-    sa.Column("task_state", text(32)),
-    sa.Column("container_id", text(64)),
-    sa.Column("started_at", Time),
-    sa.Column("finished_at", Time),
-    sa.Column("exit_code", sa.Integer),
-    # the claim: a container holds resources of `host` while `cpuset` is set
-    sa.Column("host", text(255)),
-    _json("containers.cpuset", info=read_by(Plan.from_dict)),
     sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
     sa.Column("device_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of placement
     # Grows with each UPDATE of the row, whichever function sends it. Together with the id it is of one content only: it
@@ -364,47 +312,16 @@ containers = sa.Table(
     sa.Index("ix_containers_status", "status"),
 )
 
-container_groups = sa.Table(
-    "container_groups",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("name", text(255), nullable=False),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("user_id", text(255)),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    sa.Column("policy", text(32), nullable=False),
-    _json("container_groups.rules", nullable=False),  # max_per_host
-    sa.UniqueConstraint("project_id", "name"),
-)
+container_groups = _table("container_groups", Group, sa.UniqueConstraint("project_id", "name"))
 
-# Volumes that a project named in ``mounts``. A volume is on the host of the first container that claimed with it.
-volumes = sa.Table(
+volumes = _table(
     "volumes",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("name", text(255), nullable=False),
-    sa.Column("host", text(255), nullable=False),
-    sa.Column("deleting", sa.Boolean, nullable=False, default=False),  # until its host has removed it
-    sa.Column("created_at", Time, nullable=False),
+    Volume,
     sa.UniqueConstraint("project_id", "name"),
     sa.Index("ix_volumes_host", "host"),
 )
 
-aggregates = sa.Table(
-    "aggregates",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("name", text(255), nullable=False, unique=True),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    _json("aggregates.metadata", nullable=False),  # texts by name; availability_zone among them
-    _json("aggregates.hosts", [], nullable=False),  # names, sorted
-)
+aggregates = _table("aggregates", Aggregate)
 
 # A table of its own, because explanations are large and rarely read.
 explanations = sa.Table(
@@ -412,51 +329,14 @@ explanations = sa.Table(
     metadata,
     sa.Column("container_uuid", text(36), primary_key=True),
     sa.Column("created_at", Time, nullable=False),
-    _json("explanations.record", nullable=False),
+    _json("explanations.record", {}, nullable=False),
 )
 
-compute_nodes = sa.Table(
-    "compute_nodes",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("hostname", text(255), nullable=False, unique=True),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    sa.Column("generation", sa.BigInteger, nullable=False, default=0, info=within(GENERATION)),
-    _json("compute_nodes.topology", nullable=False, info=read_by(HostTopology.from_dict, 4 * 2**20)),
-    sa.Column("cpus", sa.Integer, nullable=False, info=within(_CPUS)),
-    sa.Column("mem_total", sa.BigInteger, nullable=False, info=within(_MEMORY)),  # MiB
-    sa.Column("disk_total", sa.Integer, nullable=False, info=within(_DISK)),  # GiB
-    sa.Column("disk_quota_supported", sa.Boolean, nullable=False),
-    sa.Column("disk_allocation_ratio", sa.Double, nullable=False, info=within(RATIO)),
-    sa.Column("enable_cpu_pinning", sa.Boolean, nullable=False),
-    sa.Column("availability_zone", text(255)),
-    _json("compute_nodes.labels", nullable=False, info=read_by(_read_labels)),
-    _json("compute_nodes.runtimes", [], nullable=False, info=read_by(_read_runtimes)),
-    sa.Column("architecture", text(32)),
-    sa.Column("os_type", text(32)),
-    sa.Column("os", text(255)),
-    sa.Column("kernel_version", text(128)),
-    _json("compute_nodes.traits", [], info=read_by(_read_traits)),  # as its agent found them
-    _json("compute_nodes.added_traits", []),  # by administrators
-    _json("compute_nodes.engine", info=read_by(_read_engine, 8192)),  # EngineFacts, and why it is away
-)
+compute_nodes = _table("compute_nodes", Host)
 
-services = sa.Table(
+services = _table(
     "services",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("host", text(255), nullable=False),
-    sa.Column("binary", text(255), nullable=False),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    sa.Column("disabled", sa.Boolean, nullable=False, default=False),
-    sa.Column("disabled_reason", text(255)),
-    sa.Column("forced_down", sa.Boolean, nullable=False, default=False),
-    sa.Column("last_seen_up", Time),
-    sa.Column("report_count", sa.Integer, nullable=False, default=0),
-    sa.Column("availability_zone", text(255)),
+    Service,
     sa.UniqueConstraint("host", "binary"),
 )
 
@@ -508,71 +388,29 @@ quota_locks = sa.Table(
     ),
 )
 
-container_actions = sa.Table(
+container_actions = _table(
     "container_actions",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), nullable=False),
-    sa.Column("action", text(255), nullable=False),
-    sa.Column("request_id", text(255), nullable=False),
-    sa.Column("user_id", text(255)),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("client_address", text(64)),  # where the request came from; null: a service, or a unix socket
-    _json("container_actions.arguments"),  # of an action that its host takes from here; null: not taken from here
-    sa.Column("start_time", Time, nullable=False),
-    sa.Column("finish_time", Time),
-    sa.Column("message", text(255)),
+    Action,
+    sa.ForeignKeyConstraint(["container_uuid"], ["containers.uuid"], ondelete="CASCADE"),
     sa.Index("ix_container_actions_container_uuid", "container_uuid"),
 )
 
-container_action_events = sa.Table(
+container_action_events = _table(
     "container_action_events",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("action_id", Id, sa.ForeignKey("container_actions.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("event", text(255), nullable=False),
-    sa.Column("start_time", Time, nullable=False),
-    sa.Column("finish_time", Time),
-    sa.Column("result", text(32)),
-    sa.Column("traceback", Prose),
+    Event,
+    sa.ForeignKeyConstraint(["action_id"], ["container_actions.id"], ondelete="CASCADE"),
     sa.Index("ix_container_action_events_action_id", "action_id"),
 )
 
-registries = sa.Table(
+registries = _table(
     "registries",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("user_id", text(255)),
-    sa.Column("name", text(255)),
-    sa.Column("domain", text(255), nullable=False),
-    sa.Column("username", text(255)),
-    sa.Column("password", sa.Text),  # encrypted
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
+    Registry,
     sa.Index("ix_registries_project_id", "project_id"),
 )
 
-images = sa.Table(
+images = _table(
     "images",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("host", text(255), nullable=False),
-    sa.Column("repo", text(255), nullable=False),
-    sa.Column("tag", text(255), nullable=False),  # or a digest
-    # A digest of host, repo and tag, unique among pulled images. None for an image made from a container.
-    sa.Column("pulled", text(64), unique=True),
-    # The name of an image made from a container at the runtime of its host; empty for a pulled image.
-    sa.Column("local_name", text(64), nullable=False, default="", server_default=""),
-    sa.Column("image_id", text(255)),
-    sa.Column("size", text(32)),  # bytes
-    sa.Column("status", text(16), nullable=False),  # an ImageStatus
-    sa.Column("status_detail", text(255)),  # how far the pull is, or why it failed
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
+    Image,
     sa.Index("ix_images_project_id", "project_id"),
 )
 
@@ -605,37 +443,18 @@ console_tokens = sa.Table(
 
 # Networks are visible to other projects only if shared. Subnets of different networks never overlap, because any host
 # may have both networks.
-networks = sa.Table(
+networks = _table(
     "networks",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("neutron_net_id", text(255)),  # a second id that the creator gave the network
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("user_id", text(255)),
-    sa.Column("name", text(255)),
-    sa.Column("shared", sa.Boolean, nullable=False, default=False),
-    _json("networks.subnets", [], nullable=False),  # uuid, cidr, gateway of each
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
+    Network,
     sa.Index("ix_networks_project_id", "project_id"),
 )
 
 # A container's place in a network, and its addresses there, from its creation or attachment until it leaves.
-network_ports = sa.Table(
+network_ports = _table(
     "network_ports",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("uuid", text(36), nullable=False, unique=True),
-    sa.Column("network_uuid", text(36), sa.ForeignKey("networks.uuid"), nullable=False),
-    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), nullable=False),
-    sa.Column("ipv4", text(15)),
-    sa.Column("ipv6", text(45)),
-    sa.Column("leaving", sa.Boolean, nullable=False, default=False),  # until its host has unplugged it
-    # A port of Neutron has its addresses here, and none in the columns above. Its uuid is Neutron's.
-    _json("network_ports.fixed_ips", []),
-    sa.Column("preserve", sa.Boolean, nullable=False, default=False, server_default=sa.false()),  # its user made it
-    sa.Column("created_at", Time, nullable=False),
+    NetworkPort,
+    sa.ForeignKeyConstraint(["network_uuid"], ["networks.uuid"]),
+    sa.ForeignKeyConstraint(["container_uuid"], ["containers.uuid"], ondelete="CASCADE"),
     sa.UniqueConstraint("container_uuid", "network_uuid"),
     sa.UniqueConstraint("ipv4", "network_uuid"),
     sa.UniqueConstraint("ipv6", "network_uuid"),

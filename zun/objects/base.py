@@ -6,14 +6,15 @@ so a compute host can work without database credentials.
 """
 
 import datetime
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oslo_utils import versionutils
 from oslo_versionedobjects import base as ovo
 from oslo_versionedobjects import fields as ovo_fields
+
+from zun import nouns
 
 C = TypeVar("C", bound=type)
 
@@ -37,9 +38,10 @@ else:
     remotable = ovo.remotable
 
     def register(cls: C) -> C:
-        """Register a class of objects. Its annotations are its fields."""
-        found = {name: kind for name, kind in inspect.get_annotations(cls).items() if UNSENT not in _marks(kind)}
-        cls.fields = {name: _field(cls, name, kind) for name, kind in found.items()}
+        """Register a class of objects. Its fields are the members of its noun, and its own annotations."""
+        found = [each for each in nouns.members(cls) if each.is_sent]
+        cls.fields = {each.name: _field(each) for each in found}
+        cls.ADDED = {each.name: sent.since for each in found if (sent := each.mark(nouns.Sent))}
         return Registry.register(cls)
 
 
@@ -74,11 +76,6 @@ class TimeField(ovo_fields.AutoTypedField):
     AUTO_TYPE = Time()
 
 
-Uuid = Annotated[str, ovo_fields.UUIDField]
-"""The type of a field that warns of a value that is no uuid."""
-UNSENT = object()
-"""Marks an attribute that is no field: ``slot: Annotated[str | None, UNSENT] = None``."""
-
 _FIELDS: Mapping[type, type[ovo_fields.Field]] = {
     str: ovo_fields.StringField,
     int: ovo_fields.IntegerField,
@@ -88,35 +85,27 @@ _FIELDS: Mapping[type, type[ovo_fields.Field]] = {
 }
 
 
-def _marks(annotation: Any) -> tuple[Any, ...]:
-    """Return what ``Annotated`` says beside the type."""
-    return getattr(annotation, "__metadata__", ())
+def _field(member: nouns.Member) -> ovo_fields.Field:
+    """Return the field of a member. A type that is not in _FIELDS is JSON."""
+    default = {} if member.default is ... else {"default": member.default}
+    kind = ovo_fields.UUIDField if nouns.UUID in member.marks else _FIELDS.get(member.kind, JsonField)
+    return kind(nullable=member.nullable, **default)
 
 
-def _field(cls: type, name: str, annotation: Any) -> ovo_fields.Field:
-    """Return the field of an annotation. A type that is not in _FIELDS is JSON; None in a union makes it nullable."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    (kind,) = (each for each in kinds if each is not NoneType)
-    made = next(iter(_marks(kind)), None)
-    default = {"default": vars(cls)[name]} if name in vars(cls) else {}
-    return (made or _FIELDS.get(kind, JsonField))(nullable=NoneType in kinds, **default)
-
-
-class ZunObject(_DictAccess, ovo.VersionedObject):
+class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
     """The base class of all objects.
 
-    The annotations of a class are its fields, each with the name of a column: ``memory: int``, ``host: str | None``
-    (nullable), ``leaving: bool = False`` (with a default). Other types than text, numbers, times and ``Uuid`` are JSON.
+    Its noun (``zun.nouns``), which a class inherits from as well, says which fields an object has.
 
     A new field or a changed remotable method raises the minor number of ``VERSION``. A new field has a default or is
-    nullable, and ``ADDED`` has the version that brought it. A reader of another minor version then understands the
-    object: ``obj_from_primitive`` says how. A field that is removed or changed raises the major number; readers of
-    another major number refuse the object.
+    nullable, and its noun has the version that brought it (``Sent``). A reader of another minor version then
+    understands the object: ``obj_from_primitive`` says how. A field that is removed or changed raises the major number;
+    readers of another major number refuse the object.
     """
 
     OBJ_PROJECT_NAMESPACE = "zun"
     OBJ_SERIAL_NAMESPACE = "zun_object"
-    ADDED: Mapping[str, str] = {}
+    ADDED = MappingProxyType[str, str]({})
     """Field -> the version that brought it, for example ``{"colour": "1.1"}``. Other fields came with 1.0."""
 
     @classmethod
@@ -164,9 +153,7 @@ class ZunObject(_DictAccess, ovo.VersionedObject):
     def from_row(cls, context: Any, row: Mapping[str, Any]) -> Self:
         """Return an unchanged object with the values of ``row``. Times of rows are UTC without a zone."""
         made = cls(context)
-        for name in cls.fields:
-            setattr(made, name, row[name])
-        made.obj_reset_changes()
+        made.refresh_from(row)
         return made
 
     def columns(self, names: Iterable[str] | None = None) -> dict[str, Any]:

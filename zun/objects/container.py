@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container object, which the services send to each other and which reads and writes its row."""
 
-import datetime
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
@@ -9,13 +8,13 @@ from oslo_utils import timeutils
 
 from zun.common.context import RequestContext
 from zun.common.mounts import mounts_of, volume_names
-from zun.common.states import Kind, Status
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
+from zun.nouns import container as nouns
 from zun.objects import base
 from zun.objects.arguments import Prose
 from zun.objects.placement import disk_promised
-from zun.topology import CPUPolicy, CpuSet
+from zun.topology import CpuSet
 
 #: Member of ``request``: the default limits at the time of the request, for charges that only the claim knows.
 QUOTA = "quota"
@@ -45,7 +44,7 @@ def _set(statuses: Collection[str] | None) -> frozenset[str] | None:
 
 
 @base.register
-class Container(base.ZunObject):
+class Container(nouns.Container, base.ZunObject):
     """One container. ``memory`` is in MiB, ``disk`` and ``volume_disk`` (of its local mounts) in GiB, times are UTC.
 
     - ``placement`` has the NUMA fields of the request under the API's names. Its ``devices`` are records of
@@ -57,60 +56,6 @@ class Container(base.ZunObject):
     """
 
     VERSION = "1.4"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
-    ADDED = {"capabilities": "1.2"}
-
-    id: int
-    uuid: base.Uuid
-    kind: str = str(Kind.CONTAINER)
-    capsule_uuid: str | None
-    name: str
-    project_id: str
-    user_id: str | None
-    created_at: datetime.datetime | None
-    updated_at: datetime.datetime | None
-    image: str
-    image_driver: str | None
-    image_pull_policy: str | None
-    registry_id: str | None
-    cpu: float
-    cpu_policy: str = str(CPUPolicy.SHARED)
-    memory: int
-    disk: int = 0
-    volume_disk: int = 0
-    placement: dict[str, Any] = {}
-    request: dict[str, Any] = {}
-    group_uuid: str | None
-    command: list[str] | None
-    entrypoint: list[str] | None
-    workdir: str | None
-    environment: dict[str, str] | None
-    labels: dict[str, str] | None
-    annotations: dict[str, Any] | None
-    hostname: str | None
-    restart_policy: dict[str, str] | None
-    interactive: bool = False
-    tty: bool = False
-    auto_remove: bool = False
-    auto_heal: bool = False
-    privileged: bool = False
-    capabilities: list[str] | None
-    healthcheck: dict[str, Any] | None
-    runtime: str | None
-    security_groups: list[str] | None
-    exposed_ports: dict[str, Any] | None
-    addresses: dict[str, Any] | None
-    ports: list[int] | None
-    mounts: list[Any] | None
-    status: str = str(Status.CREATING)
-    status_reason: str | None
-    status_detail: str | None
-    task_state: str | None
-    container_id: str | None
-    started_at: datetime.datetime | None
-    finished_at: datetime.datetime | None
-    exit_code: int | None
-    host: str | None
-    cpuset: dict[str, Any] | None
 
     @base.remotable
     def create(

@@ -10,6 +10,7 @@ from zun.common.image_reference import OF_SERVICE
 from zun.common.states import ImageStatus
 from zun.db import image_grants as db_grants
 from zun.db import images as db
+from zun.nouns import owned
 from zun.objects import base
 from zun.objects.arguments import Longest, Prose
 
@@ -46,7 +47,7 @@ Granted = Annotated[str, Longest(450)]
 
 
 @base.register
-class Image(base.ZunObject):
+class Image(owned.Image, base.ZunObject):
     """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it is there.
 
     ``status`` is an ImageStatus; ``status_detail`` says how far it is or why it failed.
@@ -54,20 +55,6 @@ class Image(base.ZunObject):
     """
 
     VERSION = "1.0"
-
-    id: int
-    uuid: base.Uuid
-    project_id: str
-    host: str
-    repo: str
-    tag: str
-    local_name: str = ""
-    image_id: str | None
-    size: str | None
-    status: str
-    status_detail: str | None
-    created_at: datetime.datetime | None
-    updated_at: datetime.datetime | None
 
     @classmethod
     @base.remotable

@@ -5,15 +5,17 @@ import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Self
 
+from zun import nouns
 from zun.common import subnets
 from zun.common.context import RequestContext
 from zun.db import network_ports as db
 from zun.db import networks
+from zun.nouns import owned
 from zun.objects import base
 
 
 @base.register
-class NetworkPort(base.ZunObject):
+class NetworkPort(owned.NetworkPort, base.ZunObject):
     """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are those of the network.
 
     A port that is ``leaving`` is removed as soon as the container is unplugged. A port of Neutron has ``fixed_ips``
@@ -21,20 +23,11 @@ class NetworkPort(base.ZunObject):
     """
 
     VERSION = "1.2"  # 1.1: recorded; 1.2: fixed_ips, preserve and known
-    ADDED = {"fixed_ips": "1.2", "preserve": "1.2"}
 
-    uuid: base.Uuid
-    network_uuid: base.Uuid
     network_name: str | None
     project_id: str
-    container_uuid: base.Uuid
     subnets: Sequence[Mapping[str, Any]]
-    ipv4: str | None
-    ipv6: str | None
-    leaving: bool = False
-    fixed_ips: Sequence[Mapping[str, str]] | None
-    preserve: bool = False
-    slot: Annotated[str | None, base.UNSENT] = None
+    slot: Annotated[str | None, nouns.UNSENT] = None
     """The host of the container sets it from the container's claim."""
 
     def addresses(self) -> list[dict[str, Any]]:

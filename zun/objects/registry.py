@@ -5,20 +5,15 @@ from typing import Self
 
 from zun.common.context import RequestContext
 from zun.db import registries as db
+from zun.nouns import owned
 from zun.objects import base
 
 
 @base.register
-class Registry(base.ZunObject):
+class Registry(owned.Registry, base.ZunObject):
     """``password`` is encrypted for the registry's ``owner``, as in the database. Conductors decrypt it for hosts."""
 
     VERSION = "1.0"
-
-    uuid: base.Uuid
-    project_id: str
-    domain: str
-    username: str | None
-    password: str | None
 
     @property
     def owner(self) -> tuple[str, ...]:

@@ -5,16 +5,13 @@ from typing import Self
 
 from zun.common.context import RequestContext
 from zun.db import volumes as db
+from zun.nouns import owned
 from zun.objects import base
 
 
 @base.register
-class Volume(base.ZunObject):
+class Volume(owned.Volume, base.ZunObject):
     VERSION = "1.0"
-
-    uuid: base.Uuid
-    project_id: str
-    name: str
 
     @classmethod
     @base.remotable

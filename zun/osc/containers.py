@@ -18,8 +18,19 @@ from zunclient.common import utils as zun_utils
 from zunclient.common.websocketclient import websocketclient
 from zunclient.osc.v1 import containers
 
+from zun import nouns
+from zun.nouns.container import Container
 from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, tables, terminal, versions, waiting
 from zun.osc.pairs import pairs
+
+_NEWER = {
+    each.name: (each, asked.since)
+    for each in nouns.members(Container)
+    if each.is_stored and each.name != "capabilities" and (asked := each.mark(nouns.Asked))
+    if asked.since > versions.KNOWN
+}
+"""The members of create that python-zunclient does not know, and that need no option of their own kind."""
+_SETTINGS: Mapping[Any, dict[str, Any]] = {bool: {"action": "store_true", "default": None}, list: {"action": "append"}}
 
 
 def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]) -> AbstractContextManager[None]:
@@ -38,13 +49,16 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         parsed_args.mount = []
         version = versions.MOUNTS_VERSION
         options += ["--mount"]
-    version = placement.version_for(fields, version)
     if parsed_args.capabilities:
         fields["capabilities"] = parsed_args.capabilities
-        version = versions.CAPABILITIES_VERSION
         options += ["--capability"]
+    for name in _NEWER:
+        if (value := getattr(parsed_args, name)) is not None:
+            fields[name] = value
+            options += [explanation.option(name)]
     if not fields:
         return versions.creating(client, more)
+    version = placement.version_for(fields, version)
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
 
 
@@ -66,6 +80,10 @@ class _New(tables.One):
             help="Linux capability that the container has beside the default ones, for example NET_RAW. May be "
             "repeated (needs a server with microversion 1.46).",
         )
+        for member, minor in _NEWER.values():
+            told = f"{member.meaning.rstrip('.')} (needs a server with microversion 1.{minor})."
+            settings = _SETTINGS.get(member.base, {"type": member.kind})
+            parser.add_argument(explanation.option(member.name), dest=member.name, help=told, **settings)
         for action in parser._actions:
             if action.dest == "healthcheck":
                 action.help = (
@@ -257,58 +275,35 @@ class ExecContainer(containers.ExecContainer):
         return int(result["exit_code"] or 0)
 
 
+_MORE: Mapping[str, tuple[int, str]] = {
+    "placement": (41, "Show what was asked of CPUs and cells, and what the container holds"),
+    "traits": (44, "Show as well which traits and aggregates were asked of the host"),
+    "devices": (45, "Show as well which devices were asked for and given"),
+    "capabilities": (46, "Show as well which Linux capabilities were asked for"),
+    "published_ports": (42, "Show where exposed ports are reached"),
+    **{each.name: (since, f"Show as well: {each.meaning.rstrip('.')}") for each, since in _NEWER.values()},
+}
+"""What python-zunclient does not know: option, minor version, help."""
+
+
 class ShowContainer(tables.One, containers.ShowContainer):
     """Show a container"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--placement",
-            action="store_true",
-            help="Show what was asked of CPUs and cells, and what the container holds "
-            "(needs a server with microversion 1.41).",
-        )
-        parser.add_argument(
-            "--traits",
-            action="store_true",
-            help="Show as well which traits and aggregates were asked of the host "
-            "(needs a server with microversion 1.44).",
-        )
-        parser.add_argument(
-            "--devices",
-            action="store_true",
-            help="Show as well which devices were asked for and given (needs a server with microversion 1.45).",
-        )
-        parser.add_argument(
-            "--capabilities",
-            action="store_true",
-            help="Show as well which Linux capabilities were asked for (needs a server with microversion 1.46).",
-        )
-        parser.add_argument(
-            "--published-ports",
-            action="store_true",
-            help="Show where exposed ports are reached (needs a server with microversion 1.42).",
-        )
+        for name, (minor, text) in _MORE.items():
+            told = f"{text} (needs a server with microversion 1.{minor})."
+            parser.add_argument(explanation.option(name), action="store_true", help=told)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        wanted = [(minor, name) for name, (minor, _) in _MORE.items() if getattr(parsed_args, name)]
+        if not wanted:
+            return super().take_action(parsed_args)
+        minor, name = max(wanted)
         client = self.app.client_manager.container
-        if parsed_args.capabilities:
-            with versions.placed(client, {}, "--capabilities", versions.CAPABILITIES_VERSION):
-                return super().take_action(parsed_args)
-        if parsed_args.devices:
-            with versions.placed(client, {}, "--devices", versions.DEVICE_REQUESTS_VERSION):
-                return super().take_action(parsed_args)
-        if parsed_args.traits:
-            with versions.placed(client, {}, "--traits", versions.TRAITS_VERSION):
-                return super().take_action(parsed_args)
-        if parsed_args.published_ports:
-            with versions.placed(client, {}, "--published-ports", versions.NETWORKS_VERSION):
-                return super().take_action(parsed_args)
-        if parsed_args.placement:
-            with versions.placed(client, {}, "--placement"):
-                return super().take_action(parsed_args)
-        return super().take_action(parsed_args)
+        with versions.placed(client, {}, explanation.option(name), versions.of(minor)):
+            return super().take_action(parsed_args)
 
 
 class UpdateContainer(tables.One, containers.UpdateContainer):

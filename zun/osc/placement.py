@@ -7,10 +7,10 @@ from typing import Any
 
 from zunclient.api_versions import APIVersion
 
+from zun import nouns
+from zun.nouns.container import Container
 from zun.osc import mounts, pairs, versions
 from zun.osc.explanation import option
-from zun.topology import CPUPolicy
-from zun.topology.device_request import DeviceSame
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,17 +67,14 @@ def options(fields: Mapping[str, Any]) -> list[str]:
 def version_for(fields: Mapping[str, Any], least: APIVersion) -> APIVersion:
     """Return the first version that knows each member of a request and each of its hints, and at least ``least``."""
     hinted = fields.get("hints", ())
-    if fields.get("device_same") == DeviceSame.LINK:
-        return versions.LINKS_VERSION
-    if "dedicated_cpus" in fields or fields.get("cpu_policy") == CPUPolicy.MIXED:
-        return versions.MIXED_VERSION
+    found = [least, versions.of(nouns.since(Container, fields))]
     if mounts.newest(fields.get("mounts", ())):
-        return versions.CINDER_VERSION
-    if not _DEVICES.keys().isdisjoint(fields) or not _IMAGE_DEVICES.isdisjoint(hinted):
-        return versions.DEVICE_REQUESTS_VERSION
-    if not _TRAITS.keys().isdisjoint(fields) or any(name.startswith(_IMAGE_TRAIT) for name in hinted):
-        return versions.TRAITS_VERSION
-    return least
+        found.append(versions.CINDER_VERSION)
+    if not _IMAGE_DEVICES.isdisjoint(hinted):
+        found.append(versions.DEVICE_REQUESTS_VERSION)
+    if any(name.startswith(_IMAGE_TRAIT) for name in hinted):
+        found.append(versions.TRAITS_VERSION)
+    return max(found)
 
 
 def at_least_one(text: str) -> int:

@@ -17,22 +17,21 @@ from zunclient import api_versions
 from zunclient.v1 import client as zun_client
 from zunclient.v1 import containers
 
-AUTO_REMOVE_VERSION = api_versions.APIVersion("1.3")
-TTY_VERSION = api_versions.APIVersion("1.36")
-PLACEMENT_VERSION = api_versions.APIVersion("1.41")
-GROUPS_VERSION = api_versions.APIVersion("1.42")
-MOUNTS_VERSION = api_versions.APIVersion("1.42")
-NETWORKS_VERSION = api_versions.APIVersion("1.42")
-QUESTIONS_VERSION = api_versions.APIVersion("1.42")
-VOLUMES_VERSION = api_versions.APIVersion("1.43")
-PULL_STATUS_VERSION = api_versions.APIVersion("1.42")
-CLIENTS_VERSION = api_versions.APIVersion("1.42")
-TRAITS_VERSION = DEVICES_VERSION = api_versions.APIVersion("1.44")
-DEVICE_REQUESTS_VERSION = api_versions.APIVersion("1.45")
-CAPABILITIES_VERSION = DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = api_versions.APIVersion("1.46")
-CINDER_VERSION = api_versions.APIVersion("1.46")
-MIXED_VERSION = api_versions.APIVersion("1.46")
-ENGINES_VERSION = LINKS_VERSION = api_versions.APIVersion("1.47")
+
+def of(minor: int) -> api_versions.APIVersion:
+    return api_versions.APIVersion(f"1.{minor}")
+
+
+KNOWN = 40
+"""The newest version of python-zunclient."""
+AUTO_REMOVE_VERSION, TTY_VERSION = of(3), of(36)
+PLACEMENT_VERSION = of(41)
+GROUPS_VERSION = MOUNTS_VERSION = NETWORKS_VERSION = QUESTIONS_VERSION = PULL_STATUS_VERSION = CLIENTS_VERSION = of(42)
+VOLUMES_VERSION = of(43)
+TRAITS_VERSION = DEVICES_VERSION = of(44)
+DEVICE_REQUESTS_VERSION = of(45)
+DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = CINDER_VERSION = MIXED_VERSION = of(46)
+ENGINES_VERSION = LINKS_VERSION = of(47)
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:

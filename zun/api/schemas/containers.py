@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of the requests about containers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zun import nouns
 from zun.api import limits, microversion
 from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.api.settings import Settings
 from zun.common import processes, subnets
+from zun.nouns import Member
+from zun.nouns.container import Container
 from zun.policies.containers import CAPABILITIES
 from zun.topology import CPUPolicy
-from zun.topology.device_request import DeviceSame
 
 NONE = Schema({}, others=True)  # actions without arguments take whatever comes
 
@@ -100,6 +102,8 @@ def update(settings: Settings) -> Schema:
 
 # Create.
 
+#: The members that create takes under their own names.
+ASKED = tuple(each for each in nouns.members(Container) if each.mark(nouns.Asked))
 _FIXED_IPS = {"v4-fixed-ip": 4, "v6-fixed-ip": 6}
 
 
@@ -193,7 +197,8 @@ class _Row:
 
 
 def _create_rows(settings: Settings) -> list[_Row]:
-    return [
+    """Return the fields of create: first those that need a form or a version of their own, then those of the noun."""
+    rows = [
         _Row("image", scalars.IMAGE),
         _Row("name", scalars.NAME),
         _Row("command", scalars.bounded("command", Field({"type": ["string", "null"]})), until=v1(19)),
@@ -205,7 +210,6 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("cpu_policy", scalars.one_of(*CPUPolicy)),
         *(_Row(name, field) for name, field in (numa.FIELDS | numa.MIXED_FIELDS).items()),
         *(_Row(name, field) for name, field in (traits.FIELDS | devices.FIELDS).items()),
-        _Row("workdir", scalars.OPTIONAL_TEXT),
         _Row("environment", scalars.ENVIRONMENT),
         _Row("labels", scalars.LABELS),
         _Row("hints", scalars.bounded("hints", scalars.OBJECT)),
@@ -213,12 +217,7 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("image_driver", scalars.driver(settings.image_drivers)),
         _Row("restart_policy", _RESTART_POLICY),
         _Row("auto_remove", _BOOLEAN),
-        _Row("auto_heal", scalars.B3),
-        _Row("interactive", scalars.B3),
-        _Row("tty", scalars.B3),
-        _Row("privileged", scalars.B3),
         _Row("capabilities", _CAPABILITIES),
-        _Row("runtime", scalars.OPTIONAL_TEXT),
         _Row("hostname", scalars.HOST),
         _Row("host", scalars.HOST, since=v1(39)),
         _Row("availability_zone", scalars.OPTIONAL_LABEL),
@@ -229,6 +228,20 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("healthcheck", scalars.bounded("healthcheck", scalars.OBJECT)),
         _Row("registry", _REGISTRY),
     ]
+    known = {row.name for row in rows}
+    return [*rows, *(_Row(each.name, _form(each)) for each in ASKED if each.name not in known)]
+
+
+def _form(member: Member) -> Field:
+    """Return the form of a field for which its declaration says enough. Raises TypeError for another type."""
+    if member.kind is bool:
+        return scalars.B3
+    if member.kind is str:
+        longest = member.mark(nouns.Text).characters
+        return Field({**scalars.OPTIONAL_TEXT.schema, "maxLength": longest}, scalars.OPTIONAL_TEXT.convert)
+    if member.kind == list[str]:
+        return scalars.bounded(member.name, scalars.TEXT_LIST)
+    raise TypeError(f"{member.name}: values of {member.kind} have no usual form; give the field a row in _create_rows")
 
 
 _DEVICES = (
@@ -303,20 +316,13 @@ class Gate:
         return value is not None if self.if_empty else bool(value)
 
 
-CREATE_GATES = (
-    Gate("auto_remove", v1(3)),
-    Gate("runtime", v1(5)),
-    Gate("hostname", v1(9)),
-    Gate("mounts", v1(11), if_empty=False),
-    Gate("privileged", v1(21)),
-    Gate("healthcheck", v1(22), if_empty=False),
-    Gate("exposed_ports", v1(24)),
-    Gate("registry", v1(31), if_empty=False),
-    *(Gate(name, microversion.PLACEMENT) for name in numa.FIELDS),
-    *(Gate(name, microversion.TRAITS) for name in traits.FIELDS),
-    *(Gate(name, microversion.DEVICE_REQUESTS) for name in devices.FIELDS),
-    Gate("device_same", microversion.DEVICE_LINKS, value=DeviceSame.LINK),
-    Gate("cpu_policy", microversion.MIXED, value=CPUPolicy.MIXED),
-    *(Gate(name, microversion.MIXED) for name in numa.MIXED_FIELDS),
-    Gate("capabilities", microversion.CAPABILITIES),
-)
+def _gates() -> Iterator[Gate]:
+    """Yield what the noun says about versions."""
+    for member in ASKED:
+        asked = member.mark(nouns.Asked)
+        if asked.since > 1:
+            yield Gate(member.name, v1(asked.since), asked.if_empty)
+        yield from (Gate(member.name, v1(since), value=value) for value, since in asked.values.items())
+
+
+CREATE_GATES = tuple(sorted([*_gates(), Gate("registry", v1(31), if_empty=False)], key=lambda gate: gate.since))

@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from zun.api.views import links, times
+from zun.api import microversion
+from zun.api.views import links, members
 from zun.common import zones
+from zun.nouns import cloud
 
 NOUN = "aggregates"
-
-
-class Aggregate(TypedDict):
-    uuid: str
-    links: list[links.Link]
-    name: str
-    availability_zone: str | None
-    hosts: list[str]
-    metadata: dict[str, str]
-    created_at: str | None
-    updated_at: str | None
+Aggregate = Annotated[members.Shown, members.Answer(cloud.Aggregate)]
 
 
 class Aggregates(TypedDict):
@@ -25,13 +17,6 @@ class Aggregates(TypedDict):
 
 
 def show(row: Mapping[str, Any], base_url: str) -> Aggregate:
-    return {
-        "uuid": row["uuid"],
-        "links": links.item(base_url, NOUN, row["uuid"]),
-        "name": row["name"],
-        "availability_zone": row["metadata"].get(zones.KEY),
-        "hosts": row["hosts"],
-        "metadata": row["metadata"],
-        "created_at": times.of_resource(row["created_at"]),
-        "updated_at": times.of_resource(row["updated_at"]),
-    }
+    zone = row["metadata"].get(zones.KEY)
+    found = links.item(base_url, NOUN, row["uuid"])
+    return members.show(cloud.Aggregate, row, microversion.MAX, availability_zone=zone, links=found)

@@ -7,15 +7,16 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from zun.api import microversion
 from zun.api.microversion import Version, v1
-from zun.api.views import containers, links, times
+from zun.api.views import containers, links, members, times
 from zun.common.states import Kind
+from zun.nouns import container as noun
 from zun.objects.container import published_ports
 
 NOUN = "capsules"
 _RENAMED = v1(32)
 
 
-class Capsule(containers.Placement, containers.Asked):
+class _Capsule(TypedDict):
     uuid: str
     links: list[links.Link]
     user_id: str | None
@@ -45,6 +46,11 @@ class Capsule(containers.Placement, containers.Asked):
     published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
 
 
+Capsule = Annotated[
+    members.Shown, members.Answer(noun.Container, "Capsule", only=containers.PLACED | containers.TRAITS, own=_Capsule)
+]
+
+
 class Capsules(TypedDict):
     capsules: list[Capsule]
     next: str | None
@@ -64,7 +70,7 @@ def show(
     containers.
     """
     name, labels, restart = row["name"] or None, row["labels"] or {}, row["restart_policy"] or {}
-    shown: Capsule = {
+    shown: dict[str, Any] = {
         "uuid": row["uuid"],
         "links": links.item(base_url, NOUN, row["uuid"]),
         "user_id": row["user_id"],
@@ -91,9 +97,9 @@ def show(
         shown["name"], shown["labels"] = name, labels
     if version >= microversion.PLACEMENT:
         shown["cpu_policy"] = row["cpu_policy"]
-        shown.update(containers.placement(row))  # type: ignore[typeddict-item]  # a part of a Capsule
+        shown |= containers.inside(row, containers.PLACED)
     if version >= microversion.TRAITS:
-        shown.update(containers.traits(row))  # type: ignore[typeddict-item]  # likewise
+        shown |= containers.inside(row, containers.TRAITS)
     if version >= microversion.NETWORKS:
         shown["published_ports"] = published_ports(row["exposed_ports"])
     return shown

@@ -4,61 +4,23 @@
 import datetime
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from typing import Annotated, Any, NotRequired, TypedDict, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from zun import nouns
 from zun.api import microversion
 from zun.api.microversion import Version
-from zun.api.views import links, times
+from zun.api.views import links, members, times
 from zun.api.views.status_detail import status_detail
+from zun.nouns import Member
+from zun.nouns import container as noun
 from zun.objects.container import published_ports
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.ranges import MALFORMED
 
 NOUN = "containers"
 
-# Shown only to whom policy ``container:get_one:<name>`` allows it; absent for others.
-RESTRICTED = ("host", "runtime", "image_pull_policy", "privileged")
-
 Columns = Mapping[str, Sequence[Any]]  # of some rows, by name
-_Text = str | None
-_Placed = Annotated[str | None, microversion.PLACEMENT]
-_Amount = Annotated[int | None, microversion.PLACEMENT]
-_Amounts = Annotated[list[int] | None, microversion.PLACEMENT]
-_Names = Annotated[list[str] | None, microversion.TRAITS]
-_Alternatives = Annotated[list[list[str]] | None, microversion.TRAITS]
-
-
-class Placement(TypedDict):
-    """The requested NUMA fields and the held CPUs and memory nodes; null for each that is absent."""
-
-    cpu_thread_policy: NotRequired[_Placed]
-    cpu_isolation: NotRequired[_Placed]
-    numa_nodes: NotRequired[_Amount]
-    numa_affinity: NotRequired[_Placed]
-    numa_cpus: NotRequired[_Amounts]
-    numa_mem: NotRequired[_Amounts]
-    numa_mempolicy: NotRequired[_Placed]
-    mem_page_size: NotRequired[Annotated[str | int | None, microversion.PLACEMENT]]
-    cpuset_cpus: NotRequired[_Placed]
-    cpuset_mems: NotRequired[_Placed]
-    cpuset_isolation: NotRequired[_Placed]
-
-
-class Mixed(TypedDict):
-    """The own CPUs of a mixed container: the number asked for, and those that it holds; null for other containers."""
-
-    dedicated_cpus: NotRequired[Annotated[int | None, microversion.MIXED]]
-    cpuset_dedicated: NotRequired[Annotated[str | None, microversion.MIXED]]
-
-
-class Asked(TypedDict):
-    """Traits and aggregates (uuids) that the request asks of its host; null without a condition."""
-
-    required_traits: NotRequired[_Names]
-    forbidden_traits: NotRequired[_Names]
-    any_traits: NotRequired[_Alternatives]
-    member_of: NotRequired[_Alternatives]
 
 
 class GivenDevice(TypedDict):
@@ -79,55 +41,7 @@ class RequestedDevice(TypedDict):
     given: list[GivenDevice]
 
 
-class Devices(TypedDict):
-    """The requested and the given devices; null for what was not asked."""
-
-    devices: NotRequired[Annotated[list[RequestedDevice] | None, microversion.DEVICE_REQUESTS]]
-    device_numa_policy: NotRequired[Annotated[str | None, microversion.DEVICE_REQUESTS]]
-    device_same: NotRequired[Annotated[str | None, microversion.DEVICE_REQUESTS]]
-
-
-class Container(Placement, Mixed, Asked, Devices):
-    uuid: str
-    name: _Text
-    image: _Text
-    project_id: _Text
-    user_id: _Text
-    cpu: float | None
-    cpu_policy: _Text
-    memory: _Text
-    disk: int
-    command: list[str] | None
-    entrypoint: list[str] | None
-    environment: dict[str, str] | None
-    labels: dict[str, str] | None
-    addresses: dict[str, Any] | None
-    ports: list[int] | None
-    security_groups: list[str] | None
-    restart_policy: dict[str, str] | None
-    healthcheck: dict[str, Any] | None
-    status: _Text
-    task_state: _Text
-    status_reason: _Text
-    status_detail: _Text
-    workdir: _Text
-    hostname: _Text
-    interactive: bool
-    tty: bool
-    auto_remove: bool
-    auto_heal: bool
-    image_driver: _Text
-    registry_id: _Text
-    created_at: _Text
-    updated_at: _Text
-    host: NotRequired[str | None]
-    runtime: NotRequired[str | None]
-    image_pull_policy: NotRequired[str | None]
-    privileged: NotRequired[bool]
-    group_uuid: NotRequired[Annotated[str | None, microversion.GROUPS]]
-    capabilities: NotRequired[Annotated[list[str], microversion.CAPABILITIES]]
-    published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
-    links: NotRequired[list[links.Link]]
+Container = Annotated[members.Shown, members.Answer(noun.Container, devices=list[RequestedDevice] | None)]
 
 
 class Containers(TypedDict):
@@ -178,38 +92,27 @@ class Networks(TypedDict):
     networks: list[dict[str, Any]]
 
 
-# Members that are columns, in the order of the answer.
-_SAME = (
-    *("uuid", "name", "image", "project_id", "user_id", "cpu", "cpu_policy", "memory", "disk", "command", "entrypoint"),
-    *("environment", "labels", "addresses", "ports", "security_groups", "restart_policy", "healthcheck", "status"),
-    *("task_state", "status_reason", "status_detail", "workdir", "hostname", "interactive", "tty", "auto_remove"),
-    *("auto_heal", "image_driver", "registry_id", "created_at", "updated_at"),
-)
+_MEMBERS = members.shown_in(noun.Container, microversion.MAX)
 
-# Of these, what is JSON in a row and in the answer alike, and what a container has that was given none.
+# Shown only to whom policy ``container:get_one:<name>`` allows it; absent for others.
+RESTRICTED = tuple(each.name for each in _MEMBERS if each.mark(nouns.Shown).restricted)
+
+# Members that are JSON in a row and in the answer alike, and what stands there for a container that was given none.
 _EMPTY: Mapping[str, Any] = {
-    "command": [],
-    "entrypoint": [],
-    "environment": {},
-    "labels": {},
-    "addresses": {},
-    "ports": [],
-    "security_groups": [],
-    "restart_policy": {},
-    "healthcheck": {},
+    each.name: [] if each.base is list else {} for each in _MEMBERS if each.is_stored and each.base in (list, dict)
 }
-_NOT_GIVEN = dict.fromkeys(_EMPTY)
 _TIMES = ("created_at", "updated_at")
-PASSED_ON = frozenset({*_EMPTY, *_TIMES})
-_HELD = ("cpuset_cpus", "cpuset_mems", "cpuset_isolation")
-_ASKED = tuple(name for name in Placement.__annotations__ if name not in _HELD)
-_TRAITS = tuple(Asked.__annotations__)
+PASSED_ON = frozenset({*(each.name for each in _MEMBERS if each.name in _EMPTY and each.may_be_null), *_TIMES})
 
-# What ``page`` looks at, besides the RESTRICTED members that are visible.
-COLUMNS = (
-    *(*_SAME, "started_at", "finished_at", "exit_code", "placement", "cpuset", "group_uuid", "exposed_ports"),
-    "capabilities",
+# The members of a capsule's placement.
+PLACED = frozenset(
+    each.name for each in _MEMBERS if each.mark(nouns.In) and members.since(each) == microversion.PLACEMENT
 )
+TRAITS = frozenset(each.name for each in _MEMBERS if each.mark(nouns.In) and members.since(each) == microversion.TRAITS)
+
+# What ``page`` looks at, besides the RESTRICTED members that are visible: columns, and those that the rules need.
+_NEEDED = ("started_at", "finished_at", "exit_code", "exposed_ports", "placement", "cpuset")
+COLUMNS = (*(each.name for each in _MEMBERS if each.is_stored and each.name not in RESTRICTED), *_NEEDED)
 
 
 def show(
@@ -226,7 +129,7 @@ def show(
     A container just created is ``fresh``: members that it was not given are null, and become an empty list or object
     later.
     """
-    (shown,) = _shown(columns([row], visible), version, now, visible, _NOT_GIVEN if fresh else _EMPTY)
+    (shown,) = _shown(columns([row], visible), version, now, visible, fresh)
     shown["links"] = links.item(base_url, NOUN, row["uuid"])
     return shown
 
@@ -239,52 +142,62 @@ def columns(rows: Collection[Mapping[str, Any]], visible: Set[str]) -> Columns:
 
 def page(found: Columns, version: Version, *, now: datetime.datetime, visible: Set[str]) -> list[Container]:
     """Return the result of ``show`` for each row, without links. Column by column takes half the time of row by row."""
-    return _shown(found, version, now, visible, _EMPTY)
+    return _shown(found, version, now, visible, fresh=False)
 
 
-def _shown(
-    found: Columns, version: Version, now: datetime.datetime, visible: Set[str], empty: Mapping[str, Any]
-) -> list[Container]:
-    members: dict[str, Iterable[Any]] = {name: found[name] for name in _SAME}
-    for name, nothing in empty.items():
-        members[name] = [value or nothing for value in found[name]]
-    members["memory"] = [None if memory is None else str(memory) for memory in found["memory"]]
+def _shown(found: Columns, version: Version, now: datetime.datetime, visible: Set[str], fresh: bool) -> list[Container]:
+    chosen = [each for each in members.shown_in(noun.Container, version) if each.name in visible or _is_for_all(each)]
+    values = [_values(each, found, now, fresh) for each in chosen]
+    names = [each.name for each in chosen]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _is_for_all(member: Member) -> bool:
+    return member.name not in RESTRICTED and nouns.LINKS not in member.marks
+
+
+def _values(member: Member, found: Columns, now: datetime.datetime, fresh: bool) -> Iterable[Any]:
+    """Return a member's values, one for each row."""
+    name = member.name
+    if name in _RULES:
+        return _RULES[name](found, now)
+    if inside := member.mark(nouns.In):
+        return [(value or {}).get(name) for value in found[inside.column]]
+    if name in _EMPTY:
+        nothing = None if fresh and name in PASSED_ON else _EMPTY[name]
+        return [value or nothing for value in found[name]]
+    return found[name]
+
+
+def _memory(found: Columns, now: datetime.datetime) -> Iterable[str | None]:
+    return [None if memory is None else str(memory) for memory in found["memory"]]
+
+
+def _status_detail(found: Columns, now: datetime.datetime) -> Iterable[str | None]:
     told = (found[name] for name in ("status_detail", "status", "started_at", "finished_at", "exit_code"))
-    members["status_detail"] = map(status_detail, *told, itertools.repeat(now))
-    for name in RESTRICTED:
-        if name in visible:
-            members[name] = found[name]
-    if version >= microversion.PLACEMENT:
-        asked = _ASKED if version < microversion.TRAITS else (*_ASKED, *_TRAITS)
-        for column, names in (("placement", asked), ("cpuset", _HELD)):
-            whole = [value or {} for value in found[column]]
-            members |= {name: [value.get(name) for value in whole] for name in names}
-    if version >= microversion.DEVICE_REQUESTS:
-        whole = [value or {} for value in found["placement"]]
-        members["devices"] = map(devices, whole, found["cpuset"])
-        members |= {name: [value.get(name) for value in whole] for name in ("device_numa_policy", "device_same")}
-    if version >= microversion.MIXED:
-        for column, name in (("placement", "dedicated_cpus"), ("cpuset", "cpuset_dedicated")):
-            members[name] = [(value or {}).get(name) for value in found[column]]
-    if version >= microversion.GROUPS:
-        members["group_uuid"] = found["group_uuid"]
-    if version >= microversion.NETWORKS:
-        members["published_ports"] = map(published_ports, found["exposed_ports"])
-    if version >= microversion.CAPABILITIES:
-        members["capabilities"] = [value or [] for value in found["capabilities"]]
-    return [cast(Container, dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
+    return map(status_detail, *told, itertools.repeat(now))
 
 
-def placement(row: Mapping[str, Any]) -> Placement:
-    asked, held = row["placement"] or {}, row["cpuset"] or {}
-    return cast(
-        Placement, {**{name: asked.get(name) for name in _ASKED}, **{name: held.get(name) for name in _HELD}}
-    )
+def _devices(found: Columns, now: datetime.datetime) -> Iterable[list[RequestedDevice] | None]:
+    return map(devices, [value or {} for value in found["placement"]], found["cpuset"])
 
 
-def traits(row: Mapping[str, Any]) -> Asked:
-    asked = row["placement"] or {}
-    return cast(Asked, {name: asked.get(name) for name in _TRAITS})
+def _published_ports(found: Columns, now: datetime.datetime) -> Iterable[dict[str, Any]]:
+    return map(published_ports, found["exposed_ports"])
+
+
+_RULES: Mapping[str, Callable[[Columns, datetime.datetime], Iterable[Any]]] = {
+    "memory": _memory,
+    "status_detail": _status_detail,
+    "devices": _devices,
+    "published_ports": _published_ports,
+}
+
+
+def inside(row: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    """Return the members ``names``, which are in JSON columns."""
+    chosen = [each for each in _MEMBERS if each.name in names]
+    return {each.name: (row[each.mark(nouns.In).column] or {}).get(each.name) for each in chosen}
 
 
 def devices(asked: Mapping[str, Any], held: Mapping[str, Any] | None) -> list[RequestedDevice] | None:

@@ -8,10 +8,11 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 from zun.api import microversion
 from zun.api.free_amounts import Amounts, HostAmounts
 from zun.api.microversion import Version
-from zun.api.views import links
+from zun.api.views import links, members
 from zun.common import traits
 from zun.db import models
 from zun.db.compute_nodes import HostUsage
+from zun.nouns import cloud
 from zun.objects.placement import held_plan
 from zun.topology import CpuSet, HostTopology, NUMACell, Plan, devices
 from zun.topology.cpuset import NO_CPUS, union
@@ -41,31 +42,9 @@ class Engine(TypedDict):
     away: str | None
 
 
-class Host(TypedDict):
-    uuid: str
-    links: list[links.Link]
-    hostname: str
-    mem_total: int
-    mem_used: int
-    cpus: int
-    cpu_used: float
-    disk_total: int
-    disk_used: int
-    disk_quota_supported: bool
-    total_containers: int
-    architecture: str | None
-    os_type: str | None
-    os: str | None
-    kernel_version: str | None
-    labels: dict[str, str]
-    runtimes: list[str]
-    enable_cpu_pinning: bool
-    engine: NotRequired[Annotated[Engine | None, microversion.ENGINES]]
-    availability_zone: NotRequired[Annotated[str, microversion.MAP]]
-    aggregates: NotRequired[Annotated[list[str], microversion.MAP]]
-    traits: NotRequired[Annotated[list[str], microversion.MAP]]
-    total: NotRequired[Annotated[Amounts | None, microversion.MAP]]
-    free: NotRequired[Annotated[Amounts | None, microversion.MAP]]
+Host = Annotated[
+    members.Shown, members.Answer(cloud.Host, engine=Engine | None, total=Amounts | None, free=Amounts | None)
+]
 
 
 class Hosts(TypedDict):
@@ -188,38 +167,26 @@ class Place(NamedTuple):
     amounts: HostAmounts | None
 
 
-def show(
-    row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Version, place: Place | None = None
-) -> Host:
-    """Return the inventory of a host, with memory in MiB and disk in GiB. ``place`` is shown if it is given."""
-    shown: Host = {
-        "uuid": row["uuid"],
-        "links": links.item(base_url, NOUN, row["uuid"]),
-        "hostname": row["hostname"],
-        "mem_total": row["mem_total"],
-        "mem_used": usage.memory,
-        "cpus": row["cpus"],
-        "cpu_used": usage.cpu,
-        "disk_total": row["disk_total"],
-        "disk_used": usage.disk,
-        "disk_quota_supported": bool(row["disk_quota_supported"]),
-        "total_containers": usage.containers,
-        "architecture": row["architecture"],
-        "os_type": row["os_type"],
-        "os": row["os"],
-        "kernel_version": row["kernel_version"],
-        "labels": row["labels"],
-        "runtimes": row["runtimes"],
-        "enable_cpu_pinning": bool(row["enable_cpu_pinning"]),
-    }
-    if version >= microversion.ENGINES:
-        shown["engine"] = _engine(row["engine"] or {})
-    if place is not None:
-        shown["availability_zone"] = place.zone
-        shown["aggregates"] = place.aggregates
-        shown["traits"] = sorted(traits.of_node(row))
-        shown["total"], shown["free"] = place.amounts or (None, None)
-    return shown
+def show(row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Version, place: Place | None = None) -> Host:
+    """Return the inventory of a host, with memory in MiB and disk in GiB. From 1.48 on it needs the ``place``."""
+    zone, aggregates, amounts = place or Place("", [], None)
+    total, free = amounts or (None, None)
+    return members.show(
+        cloud.Host,
+        row,
+        version,
+        links=links.item(base_url, NOUN, row["uuid"]),
+        mem_used=usage.memory,
+        cpu_used=usage.cpu,
+        disk_used=usage.disk,
+        total_containers=usage.containers,
+        engine=_engine(row["engine"] or {}),
+        availability_zone=zone,
+        aggregates=aggregates,
+        traits=sorted(traits.of_node(row)),
+        total=total,
+        free=free,
+    )
 
 
 def _engine(told: Mapping[str, Any]) -> Engine | None:

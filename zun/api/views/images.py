@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from zun.api import microversion
-from zun.api.views import links
+from zun.api.microversion import Version
+from zun.api.views import links, members
+from zun.nouns import owned
 
 NOUN = "images"
-
-
-class Image(TypedDict):
-    uuid: str
-    image_id: str | None
-    repo: str
-    tag: str
-    size: str | None
-    project_id: str
-    host: str
-    links: list[links.Link]
-    status: NotRequired[Annotated[str, microversion.PULL_STATUS]]
-    status_detail: NotRequired[Annotated[str | None, microversion.PULL_STATUS]]
+Image = Annotated[members.Shown, members.Answer(owned.Image)]
 
 
 class Images(TypedDict):
@@ -30,19 +19,6 @@ class Images(TypedDict):
 Found = list[dict[str, Any]]
 
 
-def show(row: Mapping[str, Any], version: microversion.Version, base_url: str) -> Image:
+def show(row: Mapping[str, Any], version: Version, base_url: str) -> Image:
     """Return an image of a host. Members that a pull finds out are null until the pull has succeeded."""
-    shown: Image = {
-        "uuid": row["uuid"],
-        "image_id": row["image_id"],
-        "repo": row["repo"],
-        "tag": row["tag"],
-        "size": row["size"],
-        "project_id": row["project_id"],
-        "host": row["host"],
-        "links": links.item(base_url, NOUN, row["uuid"]),
-    }
-    if version >= microversion.PULL_STATUS:
-        shown["status"] = row["status"]
-        shown["status_detail"] = row["status_detail"]
-    return shown
+    return members.show(owned.Image, row, version, links=links.item(base_url, NOUN, row["uuid"]))

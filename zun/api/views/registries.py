@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from zun.api.views import links
+from zun.api import microversion
+from zun.api.views import links, members
+from zun.nouns import owned
 
 NOUN = "registries"
 HIDDEN = "***"
-
-
-class Registry(TypedDict):
-    uuid: str
-    name: str | None
-    domain: str
-    username: str | None
-    password: str | None
-    project_id: str
-    user_id: str | None
-    links: NotRequired[list[links.Link]]
+Registry = Annotated[members.Shown, members.Answer(owned.Registry)]
 
 
 class OneRegistry(TypedDict):
@@ -30,15 +22,6 @@ class Registries(TypedDict):
 
 def show(row: Mapping[str, Any], base_url: str | None = None) -> Registry:
     """Show a registry. Its password is never shown, only whether it has one. Links come with a ``base_url``."""
-    shown: Registry = {
-        "uuid": row["uuid"],
-        "name": row["name"],
-        "domain": row["domain"],
-        "username": row["username"],
-        "password": None if row["password"] is None else HIDDEN,
-        "project_id": row["project_id"],
-        "user_id": row["user_id"],
-    }
-    if base_url is not None:
-        shown["links"] = links.item(base_url, NOUN, row["uuid"])
-    return shown
+    found = ... if base_url is None else links.item(base_url, NOUN, row["uuid"])
+    password = None if row["password"] is None else HIDDEN
+    return members.show(owned.Registry, row, microversion.MAX, password=password, links=found)

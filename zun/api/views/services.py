@@ -1,23 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
-from zun.api.views import times
+from zun.api import microversion
+from zun.api.views import members, times
+from zun.nouns import cloud
 
-
-class Service(TypedDict):
-    id: int
-    host: str
-    binary: str
-    disabled: bool
-    disabled_reason: str | None
-    forced_down: bool
-    last_seen_up: str | None
-    report_count: int
-    state: str
-    availability_zone: str
-    created_at: str | None
-    updated_at: str | None
+Service = Annotated[members.Shown, members.Answer(cloud.Service)]
 
 
 class Services(TypedDict):
@@ -39,17 +28,7 @@ class ChangedService(TypedDict):
 
 
 def show(row: Mapping[str, Any], *, up: bool, zone: str) -> Service:
-    return {
-        "id": row["id"],
-        "host": row["host"],
-        "binary": row["binary"],
-        "disabled": bool(row["disabled"]),
-        "disabled_reason": row["disabled_reason"],
-        "forced_down": bool(row["forced_down"]),
-        "last_seen_up": times.of_service(row["last_seen_up"]),
-        "report_count": row["report_count"],
-        "state": "up" if up else "down",
-        "availability_zone": zone,
-        "created_at": times.of_service(row["created_at"]),
-        "updated_at": times.of_service(row["updated_at"]),
-    }
+    state = "up" if up else "down"
+    return members.show(
+        cloud.Service, row, microversion.MAX, time=times.of_service, state=state, availability_zone=zone
+    )

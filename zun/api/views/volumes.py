@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from zun.api.views import links, times
+from zun.api import microversion
+from zun.api.views import links, members
+from zun.nouns import owned
 
 NOUN = "volumes"
-
-
-class Volume(TypedDict):
-    uuid: str
-    links: list[links.Link]
-    name: str
-    project_id: str
-    status: str
-    host: str | None
-    created_at: str | None
+Volume = Annotated[members.Shown, members.Answer(owned.Volume)]
 
 
 class Volumes(TypedDict):
@@ -26,12 +19,11 @@ def show(row: Mapping[str, Any], base_url: str, *, host: bool, mounted: bool) ->
     """Return a volume. ``host`` says whether the caller may see its host, which is None otherwise.
     ``mounted`` says whether a container mounts the volume.
     """
-    return {
-        "uuid": row["uuid"],
-        "links": links.item(base_url, NOUN, row["uuid"]),
-        "name": row["name"],
-        "project_id": row["project_id"],
-        "status": "Deleting" if row["deleting"] else "In-use" if mounted else "Available",
-        "host": row["host"] if host else None,
-        "created_at": times.of_resource(row["created_at"]),
-    }
+    return members.show(
+        owned.Volume,
+        row,
+        microversion.MAX,
+        links=links.item(base_url, NOUN, row["uuid"]),
+        status="Deleting" if row["deleting"] else "In-use" if mounted else "Available",
+        host=row["host"] if host else None,
+    )

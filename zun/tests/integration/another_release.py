@@ -69,17 +69,14 @@ def _add_field(zun_folder: pathlib.Path) -> None:
         f'revision = "{name}"\ndown_revision = "{before}"\nbranch_labels = depends_on = None\n\n\n'
         'def upgrade():\n    op.add_column("containers", sa.Column("colour", sa.String(20)))\n'
     )
-    column = '    sa.Column("exit_code", sa.Integer),\n'
-    _edit(zun_folder / "db/models.py", column, f'{column}    sa.Column("colour", sa.String(20)),\n')
     container = zun_folder / "objects/container.py"
     found = re.search(r'    VERSION = "(\d+)\.(\d+)".*\n', container.read_text())
     assert found
     version = f"{found[1]}.{int(found[2]) + 1}"
     _edit(container, found[0], f'    VERSION = "{version}"\n')
-    field = '        "exit_code": fields.IntegerField(nullable=True),\n'
-    _edit(container, field, f'{field}        "colour": fields.StringField(nullable=True, default="blue"),\n')
-    with container.open("a") as file:
-        file.write(f'\n\nContainer.ADDED = {{**Container.ADDED, "colour": "{version}"}}\n')
+    before_it = '    exit_code: Annotated[int | None, "How its command ended."]\n'
+    colour = f'    colour: Annotated[str | None, "A colour.", Text(20), Sent("{version}")] = "blue"\n'
+    _edit(zun_folder / "nouns/container.py", before_it, before_it + colour)
 
 
 def _add_message(zun_folder: pathlib.Path) -> None:

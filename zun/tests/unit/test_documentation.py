@@ -28,6 +28,7 @@ from zun.conf import opts
 from zun.container.docker import console, events
 from zun.db import bounds, container_actions, models, quotas, session
 from zun.messaging import rpc
+from zun.nouns import cloud
 from zun.osc import each
 from zun.scheduler import explain
 from zun.scheduler.explain import DISK, EXPLAINED_HOSTS, HostCode
@@ -184,12 +185,12 @@ def test_the_page_has_the_limits_of_hosts():
     assert told_of_hosts("zun/topology/ranges.py") == most(ranges)
     assert told_of_hosts("zun/db/bounds.py") == most(bounds)
     columns = {column.name: column.info for column in models.compute_nodes.c}
-    lists = {"labels": models._LABELS.most, "runtimes": models._RUNTIMES.most, "traits": models._TRAITS.most}
+    lists = {"labels": cloud.LABELS.most, "runtimes": cloud.RUNTIMES.most, "traits": cloud.TRAITS.most}
     ranged = {name: columns[name]["range"].most for name in ("cpus", "mem_total", "disk_total")}
-    assert told_of_hosts("zun/db/models.py") == {
+    assert told_of_hosts("zun/nouns/cloud.py") == {
         **ranged, **lists, "topology": columns["topology"]["characters"],
     }
-    assert f"values of {models._LABEL.most} characters" in page("admin/limits")
+    assert f"values of {cloud.LABEL.most} characters" in page("admin/limits")
 
 
 def test_figures_of_the_readme_are_those_of_the_benchmark_pages():

@@ -25,6 +25,11 @@ def test_times(value, resource, service):
     assert (times.of_resource(value), times.of_service(value)) == (resource, service)
 
 
+def shape(answer):
+    """The names of the members that the document has of an answer."""
+    return typing.get_args(answer)[1].shape.__annotations__.keys()
+
+
 class Watched(dict):
     """Columns that remember which were looked at."""
 
@@ -43,7 +48,7 @@ def test_a_list_of_containers_reads_the_columns_that_it_shows():
     (shown,) = containers.page(found, microversion.MAX, now=NOW, visible=set(containers.RESTRICTED))
     assert found.seen == read
     assert not set(containers.COLUMNS) & set(containers.RESTRICTED)
-    assert shown.keys() == typing.get_type_hints(containers.Container).keys() - {"links"}
+    assert shown.keys() == shape(containers.Container) - {"links"}
 
 
 def test_many_containers_are_shown_as_each_by_itself():
@@ -66,4 +71,4 @@ def test_many_containers_are_shown_as_each_by_itself():
 
 
 def test_a_container_shows_every_placement_field():
-    assert FIELDS.keys() < typing.get_type_hints(containers.Placement).keys()
+    assert FIELDS.keys() < containers.PLACED

@@ -57,7 +57,7 @@ def test_a_new_field_needs_its_version(added):
     new["version"], new["fields"]["colour"] = "1.10", "String(nullable=True)"
     if added:
         new["added"]["colour"] = added
-    assert "ADDED must have the version that brought colour" in wire.complaint("NetworkPort", old, new)
+    assert "must have Sent(VERSION) at colour" in wire.complaint("NetworkPort", old, new)
     new["added"]["colour"] = "1.10"
     assert wire.complaint("NetworkPort", old, new).startswith("NetworkPort: record the change")
 
@@ -67,7 +67,7 @@ def test_a_field_keeps_its_version(version):
     old = wire.described()["NetworkPort"]
     new = copy.deepcopy(old) | {"version": version}
     del new["added"]["preserve"]
-    assert "brought preserve" in wire.complaint("NetworkPort", old, new)
+    assert "Sent(VERSION) at preserve" in wire.complaint("NetworkPort", old, new)
     new["version"] = "2.0"
     assert "record the change" in wire.complaint("NetworkPort", old, new), "older readers refuse the object anyway"
 

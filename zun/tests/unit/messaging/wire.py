@@ -45,7 +45,7 @@ def complaint(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None)
     unversioned = _unversioned(old or {}, new or {})
     if unversioned:
         return (
-            f"{name}: ADDED must have the version that brought {', '.join(unversioned)}, else services of the release "
+            f"{name}: the noun must have Sent(VERSION) at {', '.join(unversioned)}, else services of the release "
             "before get fields that their release does not have. A field keeps its version for as long as the major "
             "number stays."
         )
@@ -61,8 +61,8 @@ def complaint(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None)
     return (
         f"{name}: {', '.join(changed)} changed, and the version is still {old['version']}. Services of two releases "
         f"work side by side, so raise the {noun}: the minor number for something new that older services can leave "
-        "out, else the major number. Give a new field a default or make it nullable and add it to ADDED; give a new "
-        "message its version= in zun/messaging. Then put the version into the last entry of RELEASES in "
+        "out, else the major number. Give a new field a default or make it nullable, and Sent(VERSION) in its noun; "
+        "give a new message its version= in zun/messaging. Then put the version into the last entry of RELEASES in "
         "zun/messaging/releases.py, and run: python -m zun.tests.unit.messaging.wire"
     )
 

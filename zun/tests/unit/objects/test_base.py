@@ -12,6 +12,7 @@ from oslo_serialization import jsonutils
 from oslo_versionedobjects import exception as ovo_exc
 from oslo_versionedobjects import fields as ovo_fields
 
+from zun import nouns
 from zun.messaging import rpc
 from zun.objects import Container, base
 
@@ -94,8 +95,8 @@ def test_an_object_is_sent_on_as_of_this_release(context, next_version):
 
 
 class _Everything(base.ZunObject):
-    uuid: base.Uuid
-    owner: base.Uuid | None
+    uuid: Annotated[str, nouns.UUID]
+    owner: Annotated[str | None, nouns.UUID]
     name: str | None
     number: int
     size: float = 1.5
@@ -103,7 +104,7 @@ class _Everything(base.ZunObject):
     since: datetime.datetime | None
     tags: dict[str, str] | None
     parts: Sequence[str] = ()
-    beside: Annotated[str | None, base.UNSENT] = None
+    beside: Annotated[str | None, nouns.UNSENT] = None
 
 
 def test_annotations_are_the_fields():

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers about nouns, and the types that describe them, from the declarations in ``zun.nouns``."""
+
+import datetime
+import functools
+from collections.abc import Callable, Mapping, Set
+from typing import Annotated, Any, NotRequired, TypedDict, get_type_hints
+
+from zun import nouns
+from zun.api.microversion import Version, v1
+from zun.api.views import links, times
+from zun.nouns import Member
+
+Shown = dict[str, Any]
+
+
+@functools.cache
+def shown_in(noun: type, version: Version) -> tuple[Member, ...]:
+    """Return the members that answers of ``version`` have, in their order."""
+    return tuple(each for each in _shown(noun) if since(each) <= version)
+
+
+def _shown(noun: type) -> list[Member]:
+    return [each for each in nouns.members(noun) if each.mark(nouns.Shown)]
+
+
+def since(member: Member) -> Version:
+    return v1(member.mark(nouns.Shown).since)
+
+
+class Answer:
+    """The answers about a noun, for the document: ``Image = Annotated[dict[str, Any], Answer(owned.Image)]``.
+
+    ``name`` is that of the schema, if it is not the noun's. ``only`` are the members, if these are not all. ``own`` is
+    a TypedDict of members that only this view has. ``better`` are types that the view knows better than the noun.
+    """
+
+    def __init__(
+        self, noun: type, name: str | None = None, *, only: Set[str] | None = None, own: Any = None, **better: Any
+    ) -> None:
+        self._name, self._noun, self._only, self._own, self._better = name, noun, only, own, better
+
+    @functools.cached_property
+    def shape(self) -> Any:
+        """The TypedDict."""
+        hints = get_type_hints(self._own, include_extras=True) if self._own else {}
+        chosen = [each for each in _shown(self._noun) if self._only is None or each.name in self._only]
+        hints |= {each.name: _hint(each, self._better.get(each.name)) for each in chosen}
+        return TypedDict(self._name or self._noun.__name__, hints)  # type: ignore[operator]
+
+
+def _hint(member: Member, better: Any) -> Any:
+    mark = member.mark(nouns.Shown)
+    kind = better or member.shown_kind
+    if nouns.LINKS in member.marks:
+        kind = list[links.Link]
+    elif member.kind is datetime.datetime:
+        kind = str | None
+    if mark.since > 1:
+        kind = Annotated[kind, v1(mark.since)]
+    is_optional = mark.since > 1 or mark.restricted or nouns.OPTIONAL in member.marks
+    return NotRequired[kind] if is_optional else kind
+
+
+def show(
+    noun: type,
+    row: Mapping[str, Any],
+    version: Version,
+    *,
+    time: Callable[[datetime.datetime | None], str | None] = times.of_resource,
+    **computed: Any,
+) -> Shown:
+    """Return the members of ``row`` that ``version`` has. ``computed`` are those that are not as in the row.
+
+    A computed value of ``...`` leaves its member out.
+    """
+    shown: Shown = {}
+    for name, is_time, is_bool in _read(noun, version):
+        value = computed[name] if name in computed else row[name]
+        if value is not ...:
+            shown[name] = time(value) if is_time else bool(value) if is_bool else value
+    return shown
+
+
+@functools.cache
+def _read(noun: type, version: Version) -> tuple[tuple[str, bool, bool], ...]:
+    """Return the names of the members that ``version`` has, and whether they are times or booleans."""
+    return tuple((each.name, each.kind is datetime.datetime, each.kind is bool) for each in shown_in(noun, version))
