@@ -20,7 +20,6 @@ from zun.scheduler.explain import MAX_TEXT, HostCode, code_of, may_hold, refusal
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.filters.cpuset import CpuSetFilter
 from zun.scheduler.host_state import HostState
-from zun.scheduler.plan_cache import PlanCache
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.select import NoValidHost, informed, select
 from zun.topology import HostTopology, Refusal, Usage
@@ -70,8 +69,7 @@ def capacity(
     expired: Callable[[], bool] = lambda: False,
 ) -> Capacity:
     """Count the containers like ``spec`` that fit on ``hosts``. Stop at ``limit`` containers or once ``expired``."""
-    spec = replace(_with_members(hosts, spec, filters, weights), answers=PlanCache().answer)
-    spec = replace(spec, pools_used=_pools_used(hosts))
+    spec = replace(_with_members(hosts, spec, filters, weights), pools_used=_pools_used(hosts))
     known: dict[tuple[HostTopology, str], tuple[list[Usage], Refusal | None]] = {}
     found: list[HostCapacity] = []
     left = limit

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from zun.objects.service import last_sign
 from zun.scheduler.host_state import HostState, serves
 from zun.scheduler.packing import Demand, Rarity, Shape, kind_name, usual
-from zun.scheduler.plan_cache import PlanCache
 from zun.topology import PlacementRequest, Usage
 from zun.topology.devices import Device, DeviceType
 from zun.topology.holes import Hole, holes
@@ -86,9 +85,7 @@ class Columns(Sequence[HostState]):
     }
     _CELLS: Mapping[str, Any] = {"cell_cpus": np.int32, "cell_memory": np.int64}
 
-    def __init__(self, hosts: Iterable[HostState] = (), plans: PlanCache | None = None) -> None:
-        self.plans = plans or PlanCache()
-        """The exact answers of these hosts."""
+    def __init__(self, hosts: Iterable[HostState] = ()) -> None:
         self._hosts = sorted(hosts, key=lambda host: host.hostname)
         self._names = [host.hostname for host in self._hosts]
         self._groups: dict[str, dict[str, int]] = {}

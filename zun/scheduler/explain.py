@@ -204,7 +204,7 @@ def may_hold(host: HostState, spec: RequestSpec) -> bool:
 
 def refusal_of(host: HostState, spec: RequestSpec) -> Refusal | None:
     """Return the refusal of the exact plan, or None if the plan fits."""
-    answer = spec.answers(host, spec.placement)
+    answer = host.answer(spec.placement)
     return answer if isinstance(answer, Refusal) else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from zun.common import disk_pools
 from zun.common.disk_pools import DiskPool
@@ -19,7 +19,7 @@ from zun.objects.placement import (
     shared_memory_left,
 )
 from zun.scheduler.packing import Shape, shapes
-from zun.topology import HostTopology, Plan, Usage, amounts
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.cpuset import NO_CPUS
 from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
@@ -108,6 +108,28 @@ class Room:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A plan, and its forms as a record and as a claim. Nothing of it is ever written to."""
+
+    plan: Plan
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The plan as a message has it."""
+        return self.plan.to_dict()
+
+    @cached_property
+    def claim(self) -> Plan:
+        """The plan as it is held."""
+        return claim_of(self.plan)
+
+
+class KeptAnswers(Protocol):
+    def answer(self, host: "HostState", request: PlacementRequest) -> Answer | Refusal:
+        """Return what ``answer`` returns, which may have been computed for an equal host."""
+
+
+@dataclass(frozen=True)
 class HostState:
     """One host at one moment. Memory is in MiB, disk in GiB.
 
@@ -142,6 +164,12 @@ class HostState:
     images: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[float, ...] = ()
     io_ops: int = 0
+    kept: KeptAnswers | None = field(default=None, compare=False, repr=False)
+    """The answers that the hosts of a table share, None for a host that is in no table."""
+
+    def answer(self, request: PlacementRequest) -> Answer | Refusal:
+        """Return the exact answer to ``request``."""
+        return answer(self, request) if self.kept is None else self.kept.answer(self, request)
 
     @cached_property
     def room(self) -> Room:
@@ -284,3 +312,9 @@ def ratio_limit(aggregates: tuple[Aggregate, ...], key: str) -> Mapping[str, str
     """Return the limit for a claim: the lowest ratio of the aggregates. The host applies its own ratio by itself."""
     ratio = named_ratio(aggregates, key)
     return {} if ratio is None else {key: str(ratio)}
+
+
+def answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
+    """Return the exact answer of ``host`` to ``request``. Nothing is kept."""
+    found = plan(host.topology, host.usage, request)
+    return found if isinstance(found, Refusal) else Answer(found)

@@ -77,7 +77,7 @@ class HostTable:
         self._reading = threading.Lock()  # held during I/O, never while waiting for a message
         self._held: dict[str, dict[str, Held]] = {}
         self._plans = PlanCache()
-        self._hosts = Columns(plans=self._plans)
+        self._hosts = Columns()
         self._read_at: dict[str, Any] = {}  # host -> updated_at of the row last read
         self._ids: dict[str, int] = {}  # host -> id of that row
         self._bookings = Bookings(booking_seconds, clock)
@@ -398,6 +398,7 @@ class HostTable:
             aggregates=mine,
             failures=() if known is None else known.failures,
             io_ops=self._making.get(name, 0) if known is None else known.io_ops,
+            kept=self._plans,
         )
 
     def _shared_traits(self, node: Mapping[str, Any]) -> frozenset[str]:

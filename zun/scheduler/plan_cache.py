@@ -6,12 +6,10 @@ a host with the same topology, the same totals and the same request gets the sam
 make an entry wrong. A dictionary is emptied when it is full: a lost entry costs time or memory and nothing else.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from zun.scheduler.host_state import Held, HostState, claim_of
-from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, plan
+from zun.scheduler.host_state import Answer, Held, HostState, answer
+from zun.topology import HostTopology, PlacementRequest, Plan, Refusal
 
 ANSWERS = 10_000
 """Plans that are kept."""
@@ -27,29 +25,6 @@ _Question = tuple[HostTopology, tuple[object, ...], PlacementRequest]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A plan, and its forms as a record and as a claim. Nothing of it is ever written to."""
-
-    plan: Plan
-
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """The plan as a message has it."""
-        return self.plan.to_dict()
-
-    @cached_property
-    def claim(self) -> Plan:
-        """The plan as it is held."""
-        return claim_of(self.plan)
-
-
-def answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
-    """Return the exact answer of ``host`` to ``request``. Nothing is kept."""
-    found = plan(host.topology, host.usage, request)
-    return found if isinstance(found, Refusal) else Answer(found)
 
 
 class PlanCache:

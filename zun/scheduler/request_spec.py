@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The request of one container to the scheduler, as an immutable value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -10,9 +10,7 @@ from zun.common.groups import Group
 from zun.db import bounds, models
 from zun.objects.placement import disk_promised, placement_request
 from zun.scheduler.host_state import HostState
-from zun.scheduler.packing import Demand
-from zun.scheduler.plan_cache import Answer, answer
-from zun.topology import PlacementRequest, Refusal
+from zun.topology import PlacementRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,7 @@ class RequestSpec:
     ``same_host`` and ``different_host`` are uuids of containers. ``extra_specs`` are conditions on the aggregates of
     the host, ``image_properties`` (architecture, os_type, runtime) on the host itself. The host must have one trait of
     each of ``any_traits``, and be in one of each of ``member_of``, which are uuids of aggregates. ``select`` fills in
-    the members of the ``group``, ``pools_used``, ``demand`` and ``answers`` from its table of hosts.
+    the members of the ``group`` and ``pools_used`` from its table of hosts.
     """
 
     uuid: str
@@ -48,12 +46,6 @@ class RequestSpec:
     member_of: tuple[frozenset[str], ...] = ()
     pools_used: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """The promised GiB of each disk pool, by the uuid of its aggregate: of all hosts together."""
-    demand: Callable[[PlacementRequest], Demand] | None = field(default=None, compare=False, repr=False)
-    """Returns the containers that are expected next."""
-    answers: Callable[[HostState, PlacementRequest], Answer | Refusal] = field(
-        default=answer, compare=False, repr=False
-    )
-    """Returns the exact answer of a host."""
 
     @property
     def dedicated(self) -> bool:

@@ -19,8 +19,7 @@ from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Explanation, Rejection, explain
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import Held, HostState, claim_of
-from zun.scheduler.plan_cache import Answer
+from zun.scheduler.host_state import Answer, Held, HostState, claim_of
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan, Refusal
 from zun.topology.ranges import MALFORMED
@@ -97,7 +96,7 @@ def select(
         if isinstance(answer, Rejection):
             refused[host.hostname] = answer
             continue
-        planned = spec.answers(host, spec.placement) if "cpuset" in answer and not choices else None
+        planned = host.answer(spec.placement) if "cpuset" in answer and not choices else None
         choices.append(Choice(host.hostname, answer, planned.claim if isinstance(planned, Answer) else None))
         if len(choices) == count:
             break
@@ -113,13 +112,11 @@ def select(
 
 
 def informed(spec: RequestSpec, table: Columns) -> RequestSpec:
-    """Return ``spec`` with the members of its group, and with ``pools_used``, ``demand`` and ``answers`` of the table.
-    """
+    """Return ``spec`` with the members of its group, and with ``pools_used`` of the table."""
     group = spec.group
     if group is not None:
         group = replace(group, members=dict(table.group(group.uuid)))
-    pools = table.pools_used
-    return replace(spec, group=group, pools_used=pools, demand=table.demand, answers=table.plans.answer)
+    return replace(spec, group=group, pools_used=table.pools_used)
 
 
 def _admitted(

@@ -53,7 +53,7 @@ class CpuSetFilter(HostFilter):
         ``cells`` in the plan has one record per cell with node, cpuset_cpu, cpuset_cpu_pinned and cpuset_mem.
         ``generation`` in the plan is the generation of the host at planning time.
         """
-        answer = spec.answers(host, spec.placement)
+        answer = host.answer(spec.placement)
         if isinstance(answer, Refusal):
             return answer
         return {"cpuset": {**answer.record, "generation": host.generation}}

@@ -28,7 +28,7 @@ class StrandedWeigher(HostWeigher):
         self._numbering = threading.Lock()  # creates and dry runs use one weigher at the same time
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the weight of the host alone. Without ``spec.demand`` the host counts as the whole cloud."""
+        """Return the weight of the host alone, as if it were the whole cloud."""
         return float(self.weigh_all(Columns([host]), spec)[0])
 
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
@@ -38,7 +38,7 @@ class StrandedWeigher(HostWeigher):
         alone = request.numa_nodes == 1 and request.numa_affinity == "require"
         codes = table.measured("machine", self._code).astype(np.intp)
         cells = cells_of(table.cell_cpus, table.cell_memory, list(self._machines), codes, apart=not alone)
-        demand = (table.demand if spec.demand is None else spec.demand)(request)
+        demand = table.demand(request)
         devices = _devices(table, request, demand)
         weights: Floats = 1 / (1 + losses(cells, request, demand, devices) / SCALE)  # without room: infinite loss
         return weights

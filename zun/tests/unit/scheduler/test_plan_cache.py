@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 from zun.scheduler import plan_cache
-from zun.scheduler.host_state import Aggregate, Held
-from zun.scheduler.plan_cache import Answer, PlanCache
+from zun.scheduler.host_state import Aggregate, Answer, Held
+from zun.scheduler.plan_cache import PlanCache
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import host, placements, used_hosts
