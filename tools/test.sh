@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-STAGES=(lint types docs functional unit browser integration)
+STAGES=(lint types docs functional in_turn unit browser integration alone)
 ON_REQUEST=(slow engines devstack)
 
 usage() {
@@ -22,10 +22,12 @@ the tested versions, and runs the stages, all but the last three if none is name
   unit         rules and values, four at a time; with the databases if a later stage needs services
   browser      the page in Chromium (of the distribution: root gets it if it is missing), two files at a
                time; screenshots are kept in .run/screenshots
-  integration  three at a time: real containers on a Docker daemon, and the services distributed over
+  integration  two at a time: real containers on a Docker daemon, and the services distributed over
                RabbitMQ, MariaDB, PostgreSQL, keystone, Placement, Glance, Neutron and Cinder
                (tools/services.sh starts what does not run; as root it also installs what is
-               missing)
+               missing). Brings in_turn and alone with it
+  in_turn      the tests of integration that share a service: one at a time, beside the stages after it
+  alone        the tests of integration that need the machine for themselves, after all others
   slow         the tests of integration that take long, on the same services: rolling upgrades from an
                earlier commit (not in a shallow clone) and to a simulated next release, services
                killed for minutes, unmodified clients. Run it before a release, and after a change of
@@ -75,19 +77,12 @@ stage_browser() {
     ZUN_REQUIRE_BROWSER=1 "$VENV/bin/pytest" -p no:cacheprovider -q -n 2 --dist loadfile --durations 10 \
         --durations-min 1 zun/tests/browser
 }
-# Two processes take files of tests while a third runs the tests of shared services. Those that need the machine for
-# themselves come last.
-stage_integration() {
-    local status=0 in_turn log=${ZUN_RUN_DIR:-.run}/test/in-turn.log
-    local pytest=("$VENV/bin/pytest" -p no:cacheprovider -q --durations 10 zun/tests/integration -m)
-    env --default-signal=INT "${pytest[@]}" "not slow and in_turn and not alone" >"$log" 2>&1 &
-    in_turn=$!
-    "${pytest[@]}" "not slow and not in_turn and not alone" -n 2 --dist loadfile || status=1
-    wait "$in_turn" || status=1
-    cat "$log"
-    "${pytest[@]}" "not slow and alone" || status=1
-    return "$status"
+integration_tests() {
+    "$VENV/bin/pytest" -p no:cacheprovider -q --durations 10 zun/tests/integration -m "$@"
 }
+stage_in_turn() { integration_tests "not slow and in_turn and not alone"; }
+stage_integration() { integration_tests "not slow and not in_turn and not alone" -n 2 --dist loadfile; }
+stage_alone() { integration_tests "not slow and alone"; }
 stage_slow() {
     # A shallow clone lacks the commit of the release before: -rs says so.
     "$VENV/bin/pytest" -p no:cacheprovider -q -rs --durations 30 -m slow zun/tests/integration
@@ -161,46 +156,57 @@ limit() {
         lint) most=60 ;;
         types | docs) most=600 ;;
         unit | functional | browser) most=1500 ;;
-        integration | slow | devstack) most=3000 ;;
+        in_turn | integration | alone | slow | devstack) most=3000 ;;
         engines) most=5000 ;;
     esac
     [ "$left" -gt 1 ] || left=1
     echo $((most < left ? most : left))
 }
 
-# run_stage NAME: its output goes to a file that is shown as it grows. Not through a
-# pipe: a process that a test forgot would hold that open, and us with it.
-run_stage() {
-    local name=$1 log=$LOGS/$1.log pid shown status=0 most
-    most=$(limit "$name")
+# begin_stage NAME: its output goes to a file. Not through a pipe: a process that a test forgot would hold that open, and
+# us with it.
+begin_stage() {
+    local name=$1
+    most[$name]=$(limit "$name")
+    began[$name]=$SECONDS
     say "Stage $name"
-    : >"$log"
-    export -f "stage_$name" engine_tests
+    : >"$LOGS/$name.log"
+    export -f "stage_$name" engine_tests integration_tests
     export VENV
     # Interrupted rather than terminated, because pytest then ends what its fixtures started;
     # the shell starts background processes deaf to that signal.
-    setsid env --default-signal=INT timeout --signal=INT --kill-after=30 "$most" bash -c "stage_$name" \
-        </dev/null >"$log" 2>&1 &
-    pid=$!
-    current=$pid
-    tail -n +1 -s 0.2 -f --pid="$pid" "$log" &
+    setsid env --default-signal=INT timeout --signal=INT --kill-after=30 "${most[$name]}" bash -c "stage_$name" \
+        </dev/null >"$LOGS/$name.log" 2>&1 &
+    begun[$name]=$!
+}
+
+# end_stage NAME: wait for a stage that has begun, and show its output as it grows.
+end_stage() {
+    local name=$1 pid=${begun[$1]} shown status=0
+    tail -n +1 -s 0.2 -f --pid="$pid" "$LOGS/$name.log" &
     shown=$!
     wait "$pid" || status=$?
     wait "$shown"
     kill -KILL -- "-$pid" 2>/dev/null || true
-    current=
+    unset "begun[$name]"
+    took[$name]=$((SECONDS - began[$name]))
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-        echo "error: stage $name was ended after $most s" | tee -a "$log"
+        echo "error: stage $name was ended after ${most[$name]} s" | tee -a "$LOGS/$name.log"
     fi
-    return "$status"
+    [ "$status" -eq 0 ] || failed+=("$name")
 }
 
-# The line that ruff, mypy or pytest sums up with, or the three of integration; whatever came last if there is none.
+await_in_turn() {
+    if [ -n "${begun[in_turn]:-}" ]; then
+        say "Waiting for in_turn"
+        end_stage in_turn
+    fi
+}
+
+# The line that ruff, mypy or pytest sums up with; whatever came last if there is none.
 last_line() {
-    local lines=1
-    [ "$1" != integration ] || lines=3
     grep -E '^(Found |All checks passed|Success: |[0-9]+ (passed|failed|error|skipped|deselected)|no tests ran|error: )' \
-        "$LOGS/$1.log" | tail -n "$lines" | paste -s -d ';' | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
+        "$LOGS/$1.log" | tail -n 1 | grep . || grep -v '^[[:space:]]*$' "$LOGS/$1.log" | tail -n 1
 }
 
 # begin_services: install and start them, beside the stages that need none. Output goes to a file: a service that holds a
@@ -234,14 +240,14 @@ await_services() {
     return "$services_failed"
 }
 
-stage_gone() { ! kill -0 "$current"; }
+stages_gone() { ! kill -0 "${begun[@]}"; }
 
-# Ends a stage that still runs, and the services that were started for it. Twice is harmless.
+# Ends the stages that still run, and the services that were started for them. Twice is harmless.
 cleanup() {
-    if [ -n "${current:-}" ]; then
-        kill -INT -- "-$current" 2>/dev/null || true
-        wait_until 30 stage_gone || true
-        kill -KILL -- "-$current" 2>/dev/null || true
+    if [ ${#begun[@]} -gt 0 ]; then
+        kill -INT -- "${begun[@]/#/-}" 2>/dev/null || true
+        wait_until 30 stages_gone || true
+        kill -KILL -- "${begun[@]/#/-}" 2>/dev/null || true
     fi
     if [ -n "${services:-}" ]; then  # interrupted while they start
         kill -TERM -- "-$services" 2>/dev/null || true
@@ -252,18 +258,20 @@ cleanup() {
         say "Stopping ${ours[*]}"
         "$ROOT/tools/services.sh" stop "${ours[@]}" || true
     fi
-    ours=() current=
+    ours=() begun=()
 }
 
 main() {
-    local stage began with_services='' stages=() failed=()
-    declare -A took
+    local stage with_services='' stages=() failed=()
+    declare -A began=() begun=() most=() took=() # of stages: start, process while it runs, limit and length in seconds
     for stage in "$@"; do
         case $stage in
             -h | --help) usage && exit 0 ;;
             *)
                 [[ " ${STAGES[*]} ${ON_REQUEST[*]} " == *" $stage "* ]] || { usage >&2 && die "there is no stage $stage."; }
+                [ "$stage" != integration ] || stages+=(in_turn)
                 stages+=("$stage")
+                [ "$stage" != integration ] || stages+=(alone)
                 ;;
         esac
     done
@@ -278,7 +286,7 @@ main() {
     trap 'exit 143' TERM
 
     make_venv tests
-    if [[ " ${stages[*]} " == *" integration "* || " ${stages[*]} " == *" slow "* || " ${stages[*]} " == *" devstack "* ]]; then
+    if [[ " ${stages[*]} " =~ " "(in_turn|integration|alone|slow|devstack)" " ]]; then
         with_services=true
         begin_services
         # A missing service fails the tests that need it; it never skips them.
@@ -294,15 +302,17 @@ main() {
     unset PYTHONDONTWRITEBYTECODE
     for stage in "${stages[@]}"; do
         # Tests of unit use databases and programs of the distribution where these are there.
-        if [ -n "$with_services" ] && [[ $stage =~ ^(unit|integration|slow|devstack)$ ]] && ! await_services; then
+        if [ -n "$with_services" ] && [[ $stage =~ ^(in_turn|unit|integration|alone|slow|devstack)$ ]] && ! await_services; then
             echo "error: the services did not start: see services.log" >"$LOGS/$stage.log"
             failed+=("$stage")
             continue
         fi
-        began=$SECONDS
-        run_stage "$stage" || failed+=("$stage")
-        took[$stage]=$((SECONDS - began))
+        [ "$stage" != alone ] || await_in_turn
+        begin_stage "$stage"
+        # Most of its time is waiting, so it runs beside the stages after it.
+        [ "$stage" = in_turn ] || end_stage "$stage"
     done
+    await_in_turn
 
     cleanup
     echo
@@ -311,7 +321,7 @@ main() {
         if [[ " ${failed[*]} " == *" $stage "* ]]; then
             printf 'FAILED  %-12s %5s s  %s\n' "$stage" "${took[$stage]:-0}" "$(last_line "$stage")"
         else
-            printf 'passed  %-12s %5s s  %s\n' "$stage" "${took[$stage]}" "$(last_line "$stage")"
+            printf 'passed  %-12s %5s s  %s\n' "$stage" "${took[$stage]:-0}" "$(last_line "$stage")"
         fi
     done
     [ ${#failed[@]} -eq 0 ]
