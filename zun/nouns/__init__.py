@@ -71,7 +71,7 @@ class Readable:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """What a malformed JSON value of the column counts as. Without this mark, as an empty object or list."""
+    """The value that replaces a malformed one of a JSON column. Without this mark an empty object or list does."""
 
     value: list[Any]
 
@@ -157,7 +157,7 @@ class Member:
 
     @property
     def may_be_null(self) -> bool:
-        """Whether an answer may have null for it."""
+        """Whether an answer may have null for the member."""
         return NoneType in get_args(self.shown_kind)
 
 

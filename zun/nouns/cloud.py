@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators look after: hosts, their services, aggregates of hosts; and what was asked of containers."""
+"""The nouns of operators: hosts, services, aggregates of hosts, and the actions of containers with their steps."""
 
 import datetime
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ class Aggregate(Noun):
 
 
 class Action(Noun):
-    """What was asked of a container."""
+    """A request to a container, or to its host by a service."""
 
     id: Annotated[int, KEY]
     action: Annotated[str, "The name of the action.", _NAME, Shown()]
@@ -153,7 +153,7 @@ class Action(Noun):
 
 
 class Event(Noun):
-    """A step of an action, as its host noted it."""
+    """A step of an action. The host of the container writes the row."""
 
     id: Annotated[int, KEY]
     action_id: Annotated[int, "The action.", KEY]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a project has beside containers: groups, images, networks and their ports, registries, volumes."""
+"""The nouns of a project beside containers: groups, images, networks and their ports, registries, volumes."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -120,7 +120,7 @@ class Network(Noun):
 
 
 class NetworkPort(Noun):
-    """A container's place in a network, with its addresses there, from its creation or attachment until it leaves."""
+    """The place of a container in a network, with the addresses there, until the container leaves the network."""
 
     id: Annotated[int, KEY, UNSENT]
     uuid: Annotated[str, "The id, which is Neutron's for a port of Neutron.", UUID, UNIQUE]
