@@ -38,6 +38,25 @@ _PLACE, _TRAIT, _DEVICE, _MIX = Asked(since=41), Asked(since=44), Asked(since=45
 MEMORY = Range(Whole("memory in MiB", AMOUNT.most))
 DISK = Range(Whole("disk in GiB", 2**31 - 1))
 
+# Members of containers and of capsules.
+_CpuThreadPolicy = Annotated[str | None, "The use of sibling threads.", _WANTED, _PLACE, _PLACED]
+_CpuIsolation = Annotated[str | None, "What nobody else may run on.", _WANTED, _PLACE, _PLACED]
+_NumaNodes = Annotated[int | None, "The number of cells.", _WANTED, _PLACE, _PLACED]
+_NumaAffinity = Annotated[str | None, "How strict the number of cells is.", _WANTED, _PLACE, _PLACED]
+_NumaCpus = Annotated[list[int] | None, "CPUs of each cell.", _WANTED, _PLACE, _PLACED]
+_NumaMem = Annotated[list[int] | None, "MiB of each cell.", _WANTED, _PLACE, _PLACED]
+_NumaMempolicy = Annotated[str | None, "Whether memory may be of other cells.", _WANTED, _PLACE, _PLACED]
+_MemPageSize = Annotated[str | int | None, "The size of memory pages.", _WANTED, _PLACE, _PLACED]
+_RequiredTraits = Annotated[list[str] | None, "Traits that its host must have.", _WANTED, _TRAIT, _TRAITS]
+_ForbiddenTraits = Annotated[list[str] | None, "Traits that its host must not have.", _WANTED, _TRAIT, _TRAITS]
+_AnyTraits = Annotated[list[list[str]] | None, "Lists of traits; the host has one of each.", _WANTED, _TRAIT, _TRAITS]
+_MemberOf = Annotated[
+    list[list[str]] | None, "Lists of aggregates; the host is in one of each.", _WANTED, _TRAIT, _TRAITS
+]
+_CpusetCpus = Annotated[str | None, "CPUs that it holds.", _HELD, _PLACED]
+_CpusetMems = Annotated[str | None, "Memory nodes that it holds.", _HELD, _PLACED]
+_CpusetIsolation = Annotated[str | None, "How isolated the CPUs that it holds are.", _HELD, _PLACED]
+
 
 class Container(Noun):
     """A container. The members are in the order of the answers."""
@@ -88,25 +107,21 @@ class Container(Noun):
         False
     )
 
-    cpu_thread_policy: Annotated[str | None, "The use of sibling threads.", _WANTED, _PLACE, _PLACED]
-    cpu_isolation: Annotated[str | None, "What nobody else may run on.", _WANTED, _PLACE, _PLACED]
-    numa_nodes: Annotated[int | None, "The number of cells.", _WANTED, _PLACE, _PLACED]
-    numa_affinity: Annotated[str | None, "How strict the number of cells is.", _WANTED, _PLACE, _PLACED]
-    numa_cpus: Annotated[list[int] | None, "CPUs of each cell.", _WANTED, _PLACE, _PLACED]
-    numa_mem: Annotated[list[int] | None, "MiB of each cell.", _WANTED, _PLACE, _PLACED]
-    numa_mempolicy: Annotated[str | None, "Whether memory may be of other cells.", _WANTED, _PLACE, _PLACED]
-    mem_page_size: Annotated[str | int | None, "The size of memory pages.", _WANTED, _PLACE, _PLACED]
-    required_traits: Annotated[list[str] | None, "Traits that its host must have.", _WANTED, _TRAIT, _TRAITS]
-    forbidden_traits: Annotated[list[str] | None, "Traits that its host must not have.", _WANTED, _TRAIT, _TRAITS]
-    any_traits: Annotated[
-        list[list[str]] | None, "Lists of traits; the host has one of each.", _WANTED, _TRAIT, _TRAITS
-    ]
-    member_of: Annotated[
-        list[list[str]] | None, "Lists of aggregates; the host is in one of each.", _WANTED, _TRAIT, _TRAITS
-    ]
-    cpuset_cpus: Annotated[str | None, "CPUs that it holds.", _HELD, _PLACED]
-    cpuset_mems: Annotated[str | None, "Memory nodes that it holds.", _HELD, _PLACED]
-    cpuset_isolation: Annotated[str | None, "How isolated the CPUs that it holds are.", _HELD, _PLACED]
+    cpu_thread_policy: _CpuThreadPolicy
+    cpu_isolation: _CpuIsolation
+    numa_nodes: _NumaNodes
+    numa_affinity: _NumaAffinity
+    numa_cpus: _NumaCpus
+    numa_mem: _NumaMem
+    numa_mempolicy: _NumaMempolicy
+    mem_page_size: _MemPageSize
+    required_traits: _RequiredTraits
+    forbidden_traits: _ForbiddenTraits
+    any_traits: _AnyTraits
+    member_of: _MemberOf
+    cpuset_cpus: _CpusetCpus
+    cpuset_mems: _CpusetMems
+    cpuset_isolation: _CpusetIsolation
     devices: Annotated[
         list[dict[str, Any]] | None, "Devices that it asked for, and those it was given.", UNSTORED, _DEVICE, _DEVICES
     ]
@@ -147,4 +162,54 @@ class Container(Noun):
     exit_code: Annotated[int | None, "How its command ended."]
     cpuset: Annotated[
         dict[str, Any] | None, "The claim: a plan with its CPUs and memory nodes.", Readable(Plan.from_dict)
+    ]
+
+
+class Capsule(Noun):
+    """The answers about a capsule. It is stored and sent as a container."""
+
+    uuid: Annotated[str, "The id, which the service gives.", Shown()]
+    links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, Shown()]
+    user_id: Annotated[str | None, "The user who created it.", Shown()]
+    project_id: Annotated[str | None, "The project that it belongs to.", Shown()]
+    created_at: Annotated[datetime.datetime | None, "When it was created.", Shown()]
+    updated_at: Annotated[datetime.datetime | None, "When it was changed last.", Shown()]
+    addresses: Annotated[dict[str, Any], "Addresses by network, which its containers share.", Shown()]
+    status: Annotated[str | None, "The state of the capsule.", Shown()]
+    status_reason: Annotated[str | None, "Why it has this status.", Shown()]
+    annotations: Annotated[dict[str, Any], "Annotations of its template.", Shown()]
+    cpu: Annotated[float | None, "CPUs that its containers may use together.", Shown()]
+    memory: Annotated[str, "MiB that its containers may use together.", Shown()]
+    containers: Annotated[list[dict[str, Any]], "Its containers.", UNSTORED, Shown()]
+    init_containers: Annotated[list[dict[str, Any]], "Those that run before the others start.", UNSTORED, Shown()]
+    restart_policy: Annotated[
+        str | dict[str, str] | None, "When the engine starts its containers again; below 1.32 the name.", Shown()
+    ]
+    host: Annotated[str | None, "The host that it is on.", OPTIONAL, Shown()]
+    meta_name: Annotated[str | None, "The name, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    meta_labels: Annotated[dict[str, str], "The labels, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    volumes_info: Annotated[dict[str, Any], "Empty, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    capsule_version: Annotated[str, "Empty, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    containers_uuids: Annotated[list[str], "Empty, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    init_containers_uuids: Annotated[list[str], "Empty, below 1.32.", UNSTORED, OPTIONAL, Shown()]
+    name: Annotated[str | None, "The name.", Shown(since=32)]
+    labels: Annotated[dict[str, str], "Labels of its template.", Shown(since=32)]
+    cpu_policy: Annotated[str | None, "The CPU policy of its containers together.", Shown(since=41)]
+    cpu_thread_policy: _CpuThreadPolicy
+    cpu_isolation: _CpuIsolation
+    numa_nodes: _NumaNodes
+    numa_affinity: _NumaAffinity
+    numa_cpus: _NumaCpus
+    numa_mem: _NumaMem
+    numa_mempolicy: _NumaMempolicy
+    mem_page_size: _MemPageSize
+    cpuset_cpus: _CpusetCpus
+    cpuset_mems: _CpusetMems
+    cpuset_isolation: _CpusetIsolation
+    required_traits: _RequiredTraits
+    forbidden_traits: _ForbiddenTraits
+    any_traits: _AnyTraits
+    member_of: _MemberOf
+    published_ports: Annotated[
+        dict[str, dict[str, Any]], "Where the exposed ports are reached.", UNSTORED, Shown(since=42)
     ]

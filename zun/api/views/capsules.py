@@ -3,51 +3,22 @@
 
 import datetime
 from collections.abc import Mapping, Sequence, Set
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from zun.api import microversion
 from zun.api.microversion import Version, v1
-from zun.api.views import containers, links, members, times
+from zun.api.views import containers, links, members
 from zun.common.states import Kind
 from zun.nouns import container as noun
 from zun.objects.container import published_ports
 
 NOUN = "capsules"
 _RENAMED = v1(32)
-
-
-class _Capsule(TypedDict):
-    uuid: str
-    links: list[links.Link]
-    user_id: str | None
-    project_id: str | None
-    created_at: str | None
-    updated_at: str | None
-    addresses: dict[str, Any]
-    status: str | None
-    status_reason: str | None
-    annotations: dict[str, Any]
-    cpu: float | None
-    memory: str
-    containers: list[containers.Container]
-    init_containers: list[containers.Container]
-    restart_policy: str | dict[str, str] | None
-    host: NotRequired[str | None]
-    name: NotRequired[Annotated[str | None, _RENAMED]]
-    labels: NotRequired[Annotated[dict[str, str], _RENAMED]]
-    # Until then:
-    meta_name: NotRequired[str | None]
-    meta_labels: NotRequired[dict[str, str]]
-    volumes_info: NotRequired[dict[str, Any]]
-    containers_uuids: NotRequired[list[str]]
-    init_containers_uuids: NotRequired[list[str]]
-    capsule_version: NotRequired[str]
-    cpu_policy: NotRequired[Annotated[str | None, microversion.PLACEMENT]]
-    published_ports: NotRequired[Annotated[dict[str, dict[str, Any]], microversion.NETWORKS]]
+_BEFORE = ("meta_name", "meta_labels", "volumes_info", "capsule_version", "containers_uuids", "init_containers_uuids")
 
 
 Capsule = Annotated[
-    members.Shown, members.Answer(noun.Container, "Capsule", only=containers.PLACED | containers.TRAITS, own=_Capsule)
+    members.Shown,
+    members.Answer(noun.Capsule, containers=list[containers.Container], init_containers=list[containers.Container]),
 ]
 
 
@@ -58,7 +29,7 @@ class Capsules(TypedDict):
 
 def show(
     row: Mapping[str, Any],
-    members: Sequence[Mapping[str, Any]],
+    members_of: Sequence[Mapping[str, Any]],
     version: Version,
     *,
     now: datetime.datetime,
@@ -70,39 +41,26 @@ def show(
     containers.
     """
     name, labels, restart = row["name"] or None, row["labels"] or {}, row["restart_policy"] or {}
-    shown: dict[str, Any] = {
-        "uuid": row["uuid"],
-        "links": links.item(base_url, NOUN, row["uuid"]),
-        "user_id": row["user_id"],
-        "project_id": row["project_id"],
-        "created_at": times.of_resource(row["created_at"]),
-        "updated_at": times.of_resource(row["updated_at"]),
-        "addresses": row["addresses"] or {},
-        "status": row["status"],
-        "status_reason": row["status_reason"],
-        "annotations": row["annotations"] or {},
-        "cpu": row["cpu"],
-        "memory": str(row["memory"]),
-        "containers": _containers(members, Kind.MEMBER, version, now, visible),
-        "init_containers": _containers(members, Kind.INIT, version, now, visible),
-        "restart_policy": restart.get("Name") if version < _RENAMED else restart,
-    }
-    if host:
-        shown["host"] = row["host"]
+    before: dict[str, Any] = dict.fromkeys(_BEFORE, ...)
     if version < _RENAMED:
-        shown["meta_name"], shown["meta_labels"] = name, labels
-        shown["volumes_info"], shown["capsule_version"] = {}, ""
-        shown["containers_uuids"], shown["init_containers_uuids"] = [], []
-    else:
-        shown["name"], shown["labels"] = name, labels
-    if version >= microversion.PLACEMENT:
-        shown["cpu_policy"] = row["cpu_policy"]
-        shown |= containers.inside(row, containers.PLACED)
-    if version >= microversion.TRAITS:
-        shown |= containers.inside(row, containers.TRAITS)
-    if version >= microversion.NETWORKS:
-        shown["published_ports"] = published_ports(row["exposed_ports"])
-    return shown
+        before = dict(zip(_BEFORE, (name, labels, {}, "", [], []), strict=True))
+    return members.show(
+        noun.Capsule,
+        row,
+        version,
+        links=links.item(base_url, NOUN, row["uuid"]),
+        addresses=row["addresses"] or {},
+        annotations=row["annotations"] or {},
+        memory=str(row["memory"]),
+        containers=_containers(members_of, Kind.MEMBER, version, now, visible),
+        init_containers=_containers(members_of, Kind.INIT, version, now, visible),
+        restart_policy=restart.get("Name") if version < _RENAMED else restart,
+        host=row["host"] if host else ...,
+        name=name,
+        labels=labels,
+        published_ports=published_ports(row["exposed_ports"]),
+        **before,
+    )
 
 
 def _containers(

@@ -104,12 +104,6 @@ _EMPTY: Mapping[str, Any] = {
 _TIMES = ("created_at", "updated_at")
 PASSED_ON = frozenset({*(each.name for each in _MEMBERS if each.name in _EMPTY and each.may_be_null), *_TIMES})
 
-# The members of a capsule's placement.
-PLACED = frozenset(
-    each.name for each in _MEMBERS if each.mark(nouns.In) and members.since(each) == microversion.PLACEMENT
-)
-TRAITS = frozenset(each.name for each in _MEMBERS if each.mark(nouns.In) and members.since(each) == microversion.TRAITS)
-
 # What ``page`` looks at, besides the RESTRICTED members that are visible: columns, and those that the rules need.
 _NEEDED = ("started_at", "finished_at", "exit_code", "exposed_ports", "placement", "cpuset")
 COLUMNS = (*(each.name for each in _MEMBERS if each.is_stored and each.name not in RESTRICTED), *_NEEDED)
@@ -192,12 +186,6 @@ _RULES: Mapping[str, Callable[[Columns, datetime.datetime], Iterable[Any]]] = {
     "devices": _devices,
     "published_ports": _published_ports,
 }
-
-
-def inside(row: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
-    """Return the members ``names``, which are in JSON columns."""
-    chosen = [each for each in _MEMBERS if each.name in names]
-    return {each.name: (row[each.mark(nouns.In).column] or {}).get(each.name) for each in chosen}
 
 
 def devices(asked: Mapping[str, Any], held: Mapping[str, Any] | None) -> list[RequestedDevice] | None:

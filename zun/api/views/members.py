@@ -3,7 +3,7 @@
 
 import datetime
 import functools
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict, get_type_hints
 
 from zun import nouns
@@ -31,21 +31,18 @@ def since(member: Member) -> Version:
 class Answer:
     """The answers about a noun, for the document: ``Image = Annotated[dict[str, Any], Answer(owned.Image)]``.
 
-    ``name`` is that of the schema, if it is not the noun's. ``only`` are the members, if these are not all. ``own`` is
-    a TypedDict of members that only this view has. ``better`` are types that the view knows better than the noun.
+    ``name`` is that of the schema, if it is not the noun's. ``own`` is a TypedDict of members that only this view has.
+    ``better`` are types that the view knows better than the noun.
     """
 
-    def __init__(
-        self, noun: type, name: str | None = None, *, only: Set[str] | None = None, own: Any = None, **better: Any
-    ) -> None:
-        self._name, self._noun, self._only, self._own, self._better = name, noun, only, own, better
+    def __init__(self, noun: type, name: str | None = None, *, own: Any = None, **better: Any) -> None:
+        self._name, self._noun, self._own, self._better = name, noun, own, better
 
     @functools.cached_property
     def shape(self) -> Any:
         """The TypedDict."""
         hints = get_type_hints(self._own, include_extras=True) if self._own else {}
-        chosen = [each for each in _shown(self._noun) if self._only is None or each.name in self._only]
-        hints |= {each.name: _hint(each, self._better.get(each.name)) for each in chosen}
+        hints |= {each.name: _hint(each, self._better.get(each.name)) for each in _shown(self._noun)}
         return TypedDict(self._name or self._noun.__name__, hints)  # type: ignore[operator]
 
 
@@ -75,14 +72,21 @@ def show(
     A computed value of ``...`` leaves its member out.
     """
     shown: Shown = {}
-    for name, is_time, is_bool in _read(noun, version):
-        value = computed[name] if name in computed else row[name]
+    for name, inside, is_time, is_bool in _read(noun, version):
+        if name in computed:
+            value = computed[name]
+        else:
+            value = row[name] if inside is None else (row[inside] or {}).get(name)
         if value is not ...:
             shown[name] = time(value) if is_time else bool(value) if is_bool else value
     return shown
 
 
 @functools.cache
-def _read(noun: type, version: Version) -> tuple[tuple[str, bool, bool], ...]:
-    """Return the names of the members that ``version`` has, and whether they are times or booleans."""
-    return tuple((each.name, each.kind is datetime.datetime, each.kind is bool) for each in shown_in(noun, version))
+def _read(noun: type, version: Version) -> tuple[tuple[str, str | None, bool, bool], ...]:
+    """Return the members of ``version``: name, the JSON column that has it, and whether it is a time or a boolean."""
+    return tuple(
+        (each.name, inside.column if inside else None, each.kind is datetime.datetime, each.kind is bool)
+        for each in shown_in(noun, version)
+        for inside in [each.mark(nouns.In)]
+    )
