@@ -23,8 +23,11 @@ def read() -> configparser.ConfigParser:
 
 
 def packages() -> list[str]:
-    """Return the plugin and what it imports: ``zun.topology`` is pure and draws the map of a host."""
-    parts = ("osc", "osc.*", "topology", "topology.*")
+    """Return the plugin and what it imports.
+
+    ``zun.topology`` is pure and draws the map of a host; ``zun.nouns`` says since which version create has a field.
+    """
+    parts = ("osc", "osc.*", "nouns", "nouns.*", "topology", "topology.*")
     return ["zun", *(f"zun.{name}" for name in setuptools.find_packages(str(ROOT / "zun"), include=parts))]
 
 

@@ -42,7 +42,6 @@ MOUNTS = v1(42)  # mounts of type tmpfs, sizes of mounts in MiB
 QUESTIONS = v1(42)  # why a container found no host, where one would go, and how many
 PULL_STATUS = v1(42)  # how far the pull of an image is
 NETWORKS = v1(42)  # networks with subnets, that can be listed and shown; where exposed ports are published
-CLIENTS = v1(42)  # from which address an action of a container was asked for
 QUOTAS = v1(43)  # limits of everything that a project can create
 VOLUMES = v1(43)  # named volumes can be listed, shown and deleted
 DEVICES = v1(44)  # topology of a host shows the devices that it offers
@@ -57,7 +56,6 @@ CINDER = v1(46)  # read-only mounts, and mounts of type local beside Cinder
 MIXED = v1(46)  # containers with CPUs of their own and a share of the pool
 DEVICE_LINKS = v1(47)  # devices that GPU links join, of hosts and for containers
 DEVICE_SHARES = v1(47)  # topology of a host shows how many containers may have each device, and how many have it
-ENGINES = v1(47)  # a host shows its container engine
 MAP = v1(48)  # hosts show zone, aggregates, traits and free amounts; their topology sockets, and devices of claims
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 

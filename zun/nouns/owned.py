@@ -55,7 +55,7 @@ class Volume(Noun):
         str, "The host that it is on; null for a caller who may not see hosts.", _NAME, UNSENT, Shown(str | None)
     ]
     created_at: Annotated[datetime.datetime | None, "When it was created.", WRITTEN, UNSENT, Shown()]
-    deleting: Annotated[bool, "Whether its host has still to remove it.", UNSENT] = False
+    deleting: Annotated[bool, "Whether its host has still to remove it.", UNSENT]
 
 
 class Image(Noun):

@@ -227,7 +227,8 @@ def _answers(hosts: Sequence[HostState], spec: RequestSpec) -> dict[str, Refusal
         if steps > MOST_STEPS:
             break
         refusal = found[host.hostname] = refusal_of(host, spec)
-        steps += 0 if refusal is None else refusal.steps
+        # A kept refusal counts like a new one, so that equal questions get equal answers.
+        steps += 0 if refusal is None else refusal.planned
     return found
 
 
@@ -238,11 +239,12 @@ def _misses(
     found, steps = [], 0
     for host in hosts:
         refusal = answers[host.hostname]
+        before = 0 if refusal is None else refusal.steps
         nearest = None if refusal is None or steps > MOST_STEPS else refusal.nearest
         found.append(
             _Miss(host, refusal, nearest, nearest is not None and fits(host, replace(spec, placement=nearest)))
         )
-        steps += 0 if refusal is None else refusal.steps
+        steps += 0 if refusal is None else refusal.steps - before
     return found
 
 

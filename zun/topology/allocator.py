@@ -45,7 +45,13 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     else:
         refusal = refused(topology, usage, request, questions)
     near = (topology, usage, request, _granted, questions, steps)
-    return replace(refusal, _spent=lambda: steps.spent, _find=partial(nearest, *near), _list=partial(changes, *near))
+    return replace(
+        refusal,
+        planned=steps.spent,
+        _spent=lambda: steps.spent,
+        _find=partial(nearest, *near),
+        _list=partial(changes, *near),
+    )
 
 
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:

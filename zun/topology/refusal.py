@@ -131,6 +131,8 @@ class Refusal:
     wanted: tuple[Wanted, ...] = ()
     """One entry per cell wanted."""
     _free: Callable[[], Mapping[int, CellFree]] | None = field(default=None, repr=False, compare=False)
+    planned: int = field(default=0, repr=False, compare=False)
+    """The steps of search after which the plan was refused."""
     _spent: Callable[[], int] | None = field(default=None, repr=False, compare=False)
     _find: Callable[[], PlacementRequest | None] | None = field(default=None, repr=False, compare=False)
     _list: Callable[[], tuple[Change, ...]] | None = field(default=None, repr=False, compare=False)

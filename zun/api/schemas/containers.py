@@ -236,10 +236,10 @@ def _form(member: Member) -> Field:
     """Return the form of a field for which its declaration says enough. Raises TypeError for another type."""
     if member.kind is bool:
         return scalars.B3
-    if member.kind is str:
-        longest = member.mark(nouns.Text).characters
-        return Field({**scalars.OPTIONAL_TEXT.schema, "maxLength": longest}, scalars.OPTIONAL_TEXT.convert)
-    if member.kind == list[str]:
+    longest = member.mark(nouns.Text)
+    if member.kind is str and longest:
+        return Field({**scalars.OPTIONAL_TEXT.schema, "maxLength": longest.characters}, scalars.OPTIONAL_TEXT.convert)
+    if member.kind == list[str] and member.name in limits.FIELD_BYTES:
         return scalars.bounded(member.name, scalars.TEXT_LIST)
     raise TypeError(f"{member.name}: values of {member.kind} have no usual form; give the field a row in _create_rows")
 

@@ -29,7 +29,7 @@ class Capsules(TypedDict):
 
 def show(
     row: Mapping[str, Any],
-    members_of: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     version: Version,
     *,
     now: datetime.datetime,
@@ -52,8 +52,8 @@ def show(
         addresses=row["addresses"] or {},
         annotations=row["annotations"] or {},
         memory=str(row["memory"]),
-        containers=_containers(members_of, Kind.MEMBER, version, now, visible),
-        init_containers=_containers(members_of, Kind.INIT, version, now, visible),
+        containers=_containers(rows, Kind.MEMBER, version, now, visible),
+        init_containers=_containers(rows, Kind.INIT, version, now, visible),
         restart_policy=restart.get("Name") if version < _RENAMED else restart,
         host=row["host"] if host else ...,
         name=name,
@@ -64,7 +64,7 @@ def show(
 
 
 def _containers(
-    members: Sequence[Mapping[str, Any]], kind: Kind, version: Version, now: datetime.datetime, visible: Set[str]
+    rows: Sequence[Mapping[str, Any]], kind: Kind, version: Version, now: datetime.datetime, visible: Set[str]
 ) -> list[containers.Container]:
-    own = [row for row in members if row["kind"] == kind]
+    own = [row for row in rows if row["kind"] == kind]
     return containers.page(containers.columns(own, visible), version, now=now, visible=visible)

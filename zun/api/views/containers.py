@@ -2,6 +2,7 @@
 """Responses about containers."""
 
 import datetime
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -12,7 +13,6 @@ from zun.api import microversion
 from zun.api.microversion import Version
 from zun.api.views import links, members, times
 from zun.api.views.status_detail import status_detail
-from zun.nouns import Member
 from zun.nouns import container as noun
 from zun.objects.container import published_ports
 from zun.topology.device_request import DeviceMatch, DeviceRequest
@@ -101,7 +101,7 @@ RESTRICTED = tuple(each.name for each in _MEMBERS if each.mark(nouns.Shown).rest
 _EMPTY: Mapping[str, Any] = {
     each.name: [] if each.base is list else {} for each in _MEMBERS if each.is_stored and each.base in (list, dict)
 }
-_TIMES = ("created_at", "updated_at")
+_TIMES = tuple(each.name for each in _MEMBERS if each.kind is datetime.datetime)
 PASSED_ON = frozenset({*(each.name for each in _MEMBERS if each.name in _EMPTY and each.may_be_null), *_TIMES})
 
 # What ``page`` looks at, besides the RESTRICTED members that are visible: columns, and those that the rules need.
@@ -140,23 +140,26 @@ def page(found: Columns, version: Version, *, now: datetime.datetime, visible: S
 
 
 def _shown(found: Columns, version: Version, now: datetime.datetime, visible: Set[str], fresh: bool) -> list[Container]:
-    chosen = [each for each in members.shown_in(noun.Container, version) if each.name in visible or _is_for_all(each)]
-    values = [_values(each, found, now, fresh) for each in chosen]
-    names = [each.name for each in chosen]
+    chosen = _chosen(version, frozenset(visible))
+    names = [name for name, _ in chosen]
+    values = [_values(name, column, found, now, fresh) for name, column in chosen]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def _is_for_all(member: Member) -> bool:
-    return member.name not in RESTRICTED and nouns.LINKS not in member.marks
+@functools.lru_cache(maxsize=1000)
+def _chosen(version: Version, visible: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return the members that are shown, each with the JSON column that has it, or None."""
+    shown = (each for each in members.shown_in(noun.Container, version) if nouns.LINKS not in each.marks)
+    chosen = [each for each in shown if each.name in visible or each.name not in RESTRICTED]
+    return tuple((each.name, inside.column if (inside := each.mark(nouns.In)) else None) for each in chosen)
 
 
-def _values(member: Member, found: Columns, now: datetime.datetime, fresh: bool) -> Iterable[Any]:
+def _values(name: str, column: str | None, found: Columns, now: datetime.datetime, fresh: bool) -> Iterable[Any]:
     """Return a member's values, one for each row."""
-    name = member.name
+    if column is not None:
+        return [(value or {}).get(name) for value in found[column]]
     if name in _RULES:
         return _RULES[name](found, now)
-    if inside := member.mark(nouns.In):
-        return [(value or {}).get(name) for value in found[inside.column]]
     if name in _EMPTY:
         nothing = None if fresh and name in PASSED_ON else _EMPTY[name]
         return [value or nothing for value in found[name]]

@@ -180,10 +180,10 @@ def show(row: Mapping[str, Any], usage: HostUsage, base_url: str, version: Versi
         cpu_used=usage.cpu,
         disk_used=usage.disk,
         total_containers=usage.containers,
-        engine=_engine(row["engine"] or {}),
+        engine=lambda: _engine(row["engine"] or {}),
         availability_zone=zone,
         aggregates=aggregates,
-        traits=sorted(traits.of_node(row)),
+        traits=lambda: sorted(traits.of_node(row)),
         total=total,
         free=free,
     )

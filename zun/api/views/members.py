@@ -36,14 +36,11 @@ class Answer:
     """
 
     def __init__(self, noun: type, name: str | None = None, *, own: Any = None, **better: Any) -> None:
-        self._name, self._noun, self._own, self._better = name, noun, own, better
-
-    @functools.cached_property
-    def shape(self) -> Any:
-        """The TypedDict."""
-        hints = get_type_hints(self._own, include_extras=True) if self._own else {}
-        hints |= {each.name: _hint(each, self._better.get(each.name)) for each in _shown(self._noun)}
-        return TypedDict(self._name or self._noun.__name__, hints)  # type: ignore[operator]
+        hints = get_type_hints(own, include_extras=True) if own else {}
+        hints |= {each.name: _hint(each, better.get(each.name)) for each in _shown(noun)}
+        made: Any = TypedDict
+        self.shape = made(name or noun.__name__, hints)
+        self.shape.__module__ = noun.__module__
 
 
 def _hint(member: Member, better: Any) -> Any:
@@ -69,12 +66,13 @@ def show(
 ) -> Shown:
     """Return the members of ``row`` that ``version`` has. ``computed`` are those that are not as in the row.
 
-    A computed value of ``...`` leaves its member out.
+    A computed value may be a function, which is called only if the version has the member. ``...`` leaves the member
+    out.
     """
     shown: Shown = {}
     for name, inside, is_time, is_bool in _read(noun, version):
         if name in computed:
-            value = computed[name]
+            value = computed[name]() if callable(computed[name]) else computed[name]
         else:
             value = row[name] if inside is None else (row[inside] or {}).get(name)
         if value is not ...:

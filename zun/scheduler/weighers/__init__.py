@@ -27,7 +27,8 @@ PICKED = 16
 class HostWeigher:
     """Base class of the weighers. The scheduler tries hosts with a higher weight first.
 
-    ``weigh`` defines a weigher. ``weigh_all`` gives the same weights for all hosts at once, and is optional.
+    ``weigh`` defines a weigher. ``weigh_all`` gives the same weights for all hosts at once, and is optional. A weigher
+    that weighs a host beside the others is defined by ``weigh_all``.
     """
 
     # True if the weigher reads ``HostState.io_ops``, which costs the database a query each time hosts are compared.

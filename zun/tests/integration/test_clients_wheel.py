@@ -41,9 +41,10 @@ def environment(wheel):
 def test_wheel_has_the_plugin_and_nothing_of_the_server(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"/".join(name.split("/")[:2]) for name in names if name.startswith("zun/")} == {
-        "zun/__init__.py", "zun/version.py", "zun/osc", "zun/topology"
+        "zun/__init__.py", "zun/version.py", "zun/osc", "zun/nouns", "zun/topology"
     }  # fmt: skip
-    mine = {str(path.relative_to(ROOT)) for top in ("osc", "topology") for path in (ROOT / "zun" / top).rglob("*.py")}
+    folders = [ROOT / "zun" / name for name in ("osc", "nouns", "topology")]
+    mine = {str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*.py")}
     assert mine <= set(names)
 
 

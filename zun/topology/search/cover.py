@@ -3,8 +3,7 @@
 
 All cells of the answer but one give every CPU they can, so at most one cell is left in pieces. If memory needs more
 cells than CPUs do, CPUs come from as few of the cells as possible: from one cell that has enough, else from the cells
-with the most CPUs. ``givers`` has the words for what cells
-give.
+with the most CPUs. ``givers`` has the words for what cells give.
 """
 
 from __future__ import annotations
