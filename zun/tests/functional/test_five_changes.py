@@ -25,7 +25,10 @@ ROOT = pathlib.Path(zun.__file__).parent.parent
 PAGE = ROOT / "doc/source/contributor/five-changes.rst"
 MIGRATIONS = "zun/db/migrations/versions"
 
-pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not in a checkout")
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not in a checkout"),
+    pytest.mark.timeout(600),
+]
 
 
 @dataclass(frozen=True)

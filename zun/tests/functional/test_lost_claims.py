@@ -197,9 +197,9 @@ def test_container_with_unreadable_mounts_is_not_made_anew(cloud, context, caplo
     by_hand(damaged.uuid, "mounts", value)
     restart(cloud)
     assert f"The mounts of container {damaged.uuid} cannot be read from its row. Delete it" in caplog.text
-    cloud.compute_api.rebuild(context, damaged)
     db.update(damaged.uuid, {"status": "Rebuilding"})
-    cloud.agents["one"].parts.lifecycle.rebuild(context, damaged)
+    cloud.compute_api.rebuild(context, damaged)
+    assert wait_for(lambda: db.get(damaged.uuid)["status"] == "Error")
     assert "cannot be read from its row" in db.get(damaged.uuid)["status_reason"]
     cloud.compute_api.delete(context, damaged, force=True)
     cloud.gone(damaged)

@@ -175,12 +175,12 @@ def test_an_accepted_action_is_done_once(users, name, way):
 
 def test_messages_in_another_order_change_nothing(users):
     """What was accepted is done in the order in which it was accepted."""
-    uuid, users.wire.kept = users.run(), []
-    asked = [users.ask(uuid, what) for what in ("kill?signal=SIGHUP", "pause", "commit?repository=web&tag=1")]
-    users.wire.kept.reverse()
-    order = []
+    uuid, users.wire.kept, order = users.run(), [], []
+    # A look of the host may find the actions before their messages arrive.
     for name in ("kill", "pause", "commit"):
         users.cloud.drivers["one"].before(name, lambda _, name=name: order.append(name))
+    asked = [users.ask(uuid, what) for what in ("kill?signal=SIGHUP", "pause", "commit?repository=web&tag=1")]
+    users.wire.kept.reverse()
     users.wire.send_kept()
     assert [users.done(uuid, ident) for ident in asked] == [None] * 3
     assert order == ["kill", "pause", "commit"]
