@@ -36,15 +36,15 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     if found is not None:
         return found
     plain = Steps() if request.devices else steps
-    fits_plain = bool(request.devices) and _granted(topology, usage, without_devices(request), plain) is not None
+    fits_plain = bool(request.devices) and granted(topology, usage, without_devices(request), plain) is not None
     if (steps if fits_plain else plain).cut:
         refusal = unproven(topology, usage, request, questions[-1].page_kib)
     elif fits_plain:
-        fits = further(topology, usage, _granted, steps)
+        fits = further(topology, usage, granted, steps)
         refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
     else:
         refusal = refused(topology, usage, request, questions)
-    near = (topology, usage, request, _granted, questions, steps)
+    near = (topology, usage, request, granted, questions, steps)
     return replace(
         refusal,
         planned=steps.spent,
@@ -72,11 +72,11 @@ def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | 
     return [size for size in huge if size == wanted]
 
 
-def _granted(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps) -> Plan | None:
+def granted(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps | None = None) -> Plan | None:
     """Return what ``plan`` returns, but None instead of a refusal, which takes time to word."""
     if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
-    return _answer(_questions(topology, usage, request, steps))
+    return _answer(_questions(topology, usage, request, steps or Steps()))
 
 
 def _questions(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps) -> list[Question]:
