@@ -263,7 +263,8 @@ cleanup() {
 
 main() {
     local stage with_services='' stages=() failed=()
-    declare -A began=() begun=() most=() took=() # of stages: start, process while it runs, limit and length in seconds
+    # Of stages: start, process while it runs, limit and length in seconds. Global, because cleanup also runs at exit.
+    declare -gA began=() begun=() most=() took=()
     for stage in "$@"; do
         case $stage in
             -h | --help) usage && exit 0 ;;

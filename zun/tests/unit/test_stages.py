@@ -16,6 +16,9 @@ say() {{ echo "$@"; }}
 die() {{ echo "$@"; exit 1; }}
 make_venv() {{ VENV={root}/venv; }}
 need_packages() {{ :; }}
+running() {{ :; }}
+docker_answers() {{ :; }}
+wait_until() {{ :; }}
 """
 
 
@@ -63,6 +66,33 @@ def test_a_podman_row_runs_the_contract_on_podman(checkout: pathlib.Path) -> Non
 def test_a_row_that_does_not_exist_is_an_error(checkout: pathlib.Path) -> None:
     done = stages(checkout, "engines", ZUN_ENGINE_ROWS="buster")
     assert (done.returncode, "ZUN_ENGINE_ROWS=buster names no row" in done.stdout) == (1, True), done.stdout
+
+
+def test_tests_that_wait_run_beside_others(checkout: pathlib.Path) -> None:
+    """Here ``in_turn`` waits for the end of ``integration``. ``alone`` begins after both."""
+    (checkout / "venv/bin/pytest").write_text(
+        '#!/bin/sh\necho "begin $@" >> order\n'
+        'case "$*" in *"slow and in_turn"*) until grep -q "end.*not in_turn" order; do :; done ;; esac\n'
+        'echo "end $@" >> order; echo 1 passed\n'
+    )
+    done = stages(checkout, "unit", "integration")
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = (("not in_turn", "integration"), ("slow and in_turn", "in_turn"), ("slow and alone", "alone"))
+    order = []
+    for line in (checkout / "order").read_text().splitlines():
+        word, _, rest = line.partition(" ")
+        order.append(f"{word} {next((name for text, name in places if text in rest), 'unit')}")
+    assert order[-3:] == ["end in_turn", "begin alone", "end alone"]
+    assert [f"passed  {name}" in done.stdout for name in ("unit", "in_turn", "integration", "alone")] == [True] * 4
+
+
+def test_a_failure_beside_others_is_the_exit_status(checkout: pathlib.Path) -> None:
+    (checkout / "venv/bin/pytest").write_text(
+        '#!/bin/sh\ncase "$*" in *"slow and in_turn"*) echo 1 failed; exit 1 ;; esac\necho 1 passed\n'
+    )
+    done = stages(checkout, "integration")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED  in_turn" in done.stdout and "passed  alone" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["unit", "functional", "browser", "slow"])
