@@ -56,7 +56,7 @@ KEY, UUID, PROSE, SECRET, BIG, UNIQUE, WRITTEN, SERVER_DEFAULT, UNSENT, UNSTORED
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values that a host may write. The call raises ValueError for another: see ``zun.topology.ranges``."""
+    """The values that a host may write. ``read`` raises ValueError for any other value (``zun.topology.ranges``)."""
 
     read: Callable[[Any], object]
 
@@ -121,7 +121,10 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A declaration as values: ``kind`` is the type without None, and ``default`` is ``...`` if there is none."""
+    """One member, read from its annotation.
+
+    ``kind`` is the type without None. ``default`` is ``...`` for a member without a default.
+    """
 
     name: str
     kind: Any

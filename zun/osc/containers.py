@@ -283,7 +283,7 @@ _MORE: Mapping[str, tuple[int, str]] = {
     "published_ports": (42, "Show where exposed ports are reached"),
     **{each.name: (since, f"Show as well: {each.meaning.rstrip('.')}") for each, since in _NEWER.values()},
 }
-"""What python-zunclient does not know: option, minor version, help."""
+"""The options of ``show`` beside those of python-zunclient: name, minor microversion, help."""
 
 
 class ShowContainer(tables.One, containers.ShowContainer):

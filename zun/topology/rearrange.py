@@ -79,7 +79,7 @@ class Stuck:
 
 
 class Target(Protocol):
-    """What the moves are for."""
+    """The goal of the moves."""
 
     def is_reached(self, topology: HostTopology, usage: Usage) -> bool: ...
 

@@ -17,15 +17,11 @@ Shown = dict[str, Any]
 @functools.cache
 def shown_in(noun: type, version: Version) -> tuple[Member, ...]:
     """Return the members that answers of ``version`` have, in their order."""
-    return tuple(each for each in _shown(noun) if since(each) <= version)
+    return tuple(each for each in _shown(noun) if v1(each.mark(nouns.Shown).since) <= version)
 
 
 def _shown(noun: type) -> list[Member]:
     return [each for each in nouns.members(noun) if each.mark(nouns.Shown)]
-
-
-def since(member: Member) -> Version:
-    return v1(member.mark(nouns.Shown).since)
 
 
 class Answer:
@@ -72,7 +68,9 @@ def show(
     shown: Shown = {}
     for name, inside, is_time, is_bool in _read(noun, version):
         if name in computed:
-            value = computed[name]() if callable(computed[name]) else computed[name]
+            value = computed[name]
+            if callable(value):
+                value = value()
         else:
             value = row[name] if inside is None else (row[inside] or {}).get(name)
         if value is not ...:

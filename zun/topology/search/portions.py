@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each cell of a host can give to a request over several cells, and what that costs.
+"""The CPUs and memory that each cell of a host can give to a request over several cells, and the costs.
 
 Why the costs are computed late: most questions to a host end before any of them is needed, and each costs a look at the
 cores of a cell. Example: a request of 40 CPUs, eight cells with 16 free CPUs each. ``caps`` alone says that three cells
