@@ -101,7 +101,3 @@ OPTS = [
         "than [docker] default_timeout, so that a hanging Docker is not reported as a host that is down.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -22,7 +22,3 @@ OPTS = [
         "of files, logs and terminals.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

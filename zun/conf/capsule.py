@@ -17,7 +17,3 @@ OPTS = [
         "for busybox: sleep,infinity",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -46,7 +46,3 @@ OPTS: list[cfg.Opt] = [
         "whose volume is not mounted does not start, and cannot write to the host's disk in its place.",
     ),
 ]  # fmt: skip
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts([*OPTS, *LIBRARY], group=GROUP)

@@ -176,7 +176,3 @@ OPTS = [
         "reported.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

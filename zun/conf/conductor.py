@@ -11,7 +11,3 @@ OPTS: list[cfg.Opt] = [
         "for that command only: meanwhile a host that was taken over can add rows to any project.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

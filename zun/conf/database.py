@@ -30,7 +30,3 @@ OPTS = [
         "Not used with SQLite.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

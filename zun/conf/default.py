@@ -96,7 +96,3 @@ OPTS = [
         help="Seconds without a heartbeat after which a service counts as down.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS)

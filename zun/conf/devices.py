@@ -27,7 +27,3 @@ OPTS = [
         "\"vendor_id\": \"10de\", \"device_type\": \"type-PCI\"}.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

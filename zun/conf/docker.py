@@ -141,7 +141,3 @@ OPTS = [
         "containers never get a quota, because it would throttle them on their own cores.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -29,7 +29,3 @@ OPTS: list[cfg.Opt] = [
         help="Seconds that one download or upload of an image may take.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts([*OPTS, *LIBRARY], group=GROUP)

@@ -35,7 +35,3 @@ OPTS: list[cfg.Opt] = [
         "it. Schedulers read this option.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -79,7 +79,3 @@ OPTS = [
         "on them, and net.ipv4.ip_local_port_range should not include them.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -34,7 +34,3 @@ OPTS: list[cfg.Opt] = [
         "share a Docker need different names.",
     ),
 ]  # fmt: skip
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts([*OPTS, *LIBRARY], group=GROUP)

@@ -5,13 +5,12 @@ import types
 
 from oslo_config import cfg
 
-from zun.conf import GROUPS, keystoneauth
+from zun.conf import GROUPS, keystoneauth, options_of
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    return [(group.GROUP, [*group.OPTS, *_of_library(group)]) for group in GROUPS]
+    return [(group.GROUP, [*options_of(group), *_of_login(group)]) for group in GROUPS]
 
 
-def _of_library(group: types.ModuleType) -> list[cfg.Opt]:
-    library: list[cfg.Opt] = getattr(group, "LIBRARY", [])
-    return [*library, *keystoneauth.PASSWORD] if library else []
+def _of_login(group: types.ModuleType) -> list[cfg.Opt]:
+    return keystoneauth.PASSWORD if hasattr(group, "LIBRARY") else []

@@ -37,7 +37,3 @@ OPTS: list[cfg.Opt] = [
         help="What becomes of a claim when Placement did not answer for so long. Mode enforce only.",
     ),
 ]  # fmt: skip
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts([*OPTS, *LIBRARY], group=GROUP)

@@ -12,7 +12,3 @@ OPTS = [
         "container_driver is podman. All other options of containers are in [docker].",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -47,7 +47,3 @@ OPTS = [
         "option; only zun-api reads the other quotas." + _OVER,
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -11,7 +11,3 @@ OPTS = [
     ),
     cfg.StrOpt("key_file", help="Key file (PEM) of the certificate. Unset: the certificate file also has the key."),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

@@ -24,7 +24,3 @@ OPTS = [
         "share that URL.",
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

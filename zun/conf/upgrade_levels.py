@@ -13,7 +13,3 @@ OPTS = [
     ),
     cfg.StrOpt("scheduler", help="The same for the oldest zun-scheduler."),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

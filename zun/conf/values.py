@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from oslo_config import cfg
 from oslo_messaging import opts as messaging_opts
 
-from zun.conf import GROUPS
+from zun.conf import GROUPS, options_of
 
 #: Texts with a default, which an operator may empty.
 _MAY_BE_EMPTY = {"docker": {"log_max_size"}}
@@ -69,7 +69,7 @@ def _is_empty(section: str, option: cfg.Opt, value: object) -> bool:
 def _options() -> Iterator[tuple[str, cfg.Opt]]:
     """Yield the options that ``zun.cmd.program`` registers, with their sections."""
     for group in GROUPS:
-        for option in (*group.OPTS, *getattr(group, "LIBRARY", ())):
+        for option in options_of(group):
             yield group.GROUP, option
     for section, options in messaging_opts.list_opts():
         for option in options:

@@ -57,7 +57,3 @@ OPTS = [
     cfg.StrOpt("key", help="Key file (PEM) of the certificate. Unset: the certificate file also has the key."),
     cfg.BoolOpt("ssl_only", default=False, help="Refuse to start without a certificate."),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_opts(OPTS, group=GROUP)

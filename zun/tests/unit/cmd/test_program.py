@@ -19,7 +19,7 @@ from zun.db import migration, session
 
 def configuration(url):
     conf = cfg.ConfigOpts()
-    database.register_opts(conf)
+    conf.register_opts(database.OPTS, group=database.GROUP)
     conf([], default_config_files=[], default_config_dirs=[])
     conf.set_override("connection", url, group="database")
     return conf
