@@ -16,6 +16,8 @@ from sqlalchemy.dialects import mysql, sqlite
 
 from zun import nouns
 from zun.common import exceptions
+from zun.db import column_types
+from zun.db.column_types import Id, text
 from zun.nouns.cloud import Action, Aggregate, Event, Host, Service
 from zun.nouns.container import Container
 from zun.nouns.owned import Group, Image, Network, NetworkPort, Registry, Volume
@@ -31,12 +33,6 @@ metadata = sa.MetaData(
         "fk": "fk_%(table_name)s_%(column_0_name)s",
     }
 )
-
-
-def text(length: int) -> sa.types.TypeEngine[str]:
-    """Return a type of text that compares upper and lower case as different, unlike MariaDB's default."""
-    exact = mysql.VARCHAR(length, collation="utf8mb4_bin")
-    return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
 
 # Text from outside, for example a failure's reason. Without the character set, a MariaDB whose default is not utf8mb4
@@ -67,8 +63,7 @@ def _malformed_time(text: str) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1)
 
 
-# MySQL's plain DATETIME drops fractions of a second.
-Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb").with_variant(_SqliteTime(), "sqlite")
+Time = column_types.Time.with_variant(_SqliteTime(), "sqlite")
 
 
 class Json(mysql.JSON, sqlite.JSON):
@@ -216,8 +211,6 @@ def time_as_text(written: str) -> str:
     return (written if len(written) == _SECONDS else written.ljust(_MICROSECONDS, "0")).removesuffix(".000000")
 
 
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite generates only INTEGER keys
-
 _SCALARS: Mapping[Any, sa.types.TypeEngine[Any]] = {
     int: sa.Integer(),
     float: sa.Double(),
@@ -340,29 +333,25 @@ services = _table(
     sa.UniqueConstraint("host", "binary"),
 )
 
-quotas = sa.Table(
-    "quotas",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("project_id", text(255), nullable=False),
-    sa.Column("resource", text(271), nullable=False),
-    sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: no limit
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    sa.UniqueConstraint("project_id", "resource"),
-)
 
-quota_classes = sa.Table(
-    "quota_classes",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("class_name", text(255), nullable=False),
-    sa.Column("resource", text(271), nullable=False),
-    sa.Column("hard_limit", sa.Integer, nullable=False),
-    sa.Column("created_at", Time, nullable=False),
-    sa.Column("updated_at", Time),
-    sa.UniqueConstraint("class_name", "resource"),
-)
+def _limits(name: str, owner: str) -> sa.Table:
+    """Return a table of the limits that each ``owner`` has, one row a resource."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("id", Id, primary_key=True),
+        sa.Column(owner, text(255), nullable=False),
+        sa.Column("resource", text(271), nullable=False),
+        sa.Column("hard_limit", sa.Integer, nullable=False),  # -1: no limit
+        sa.Column("created_at", Time, nullable=False),
+        sa.Column("updated_at", Time),
+        sa.UniqueConstraint(owner, "resource"),
+    )
+
+
+quotas = _limits("quotas", "project_id")
+
+quota_classes = _limits("quota_classes", "class_name")
 
 # Keys that services share. Hosts behind a conductor do not read them. See zun.db.permits.
 service_keys = sa.Table(

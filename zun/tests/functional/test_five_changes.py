@@ -55,8 +55,6 @@ from alembic import op
 
 revision = "{number}"
 down_revision = "{before}"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

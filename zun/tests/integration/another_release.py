@@ -66,7 +66,7 @@ def _add_field(zun_folder: pathlib.Path) -> None:
     name = f"{int(before) + 1:04}"
     (zun_folder / f"db/migrations/versions/{name}_colour.py").write_text(
         '"""Colours"""\nimport sqlalchemy as sa\nfrom alembic import op\n'
-        f'revision = "{name}"\ndown_revision = "{before}"\nbranch_labels = depends_on = None\n\n\n'
+        f'revision = "{name}"\ndown_revision = "{before}"\n\n\n'
         'def upgrade():\n    op.add_column("containers", sa.Column("colour", sa.String(20)))\n'
     )
     container = zun_folder / "objects/container.py"

@@ -3,21 +3,13 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from zun.db.column_types import Id, Time, text
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
-
-def text(length):
-    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
-
-
-Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 Json = sa.JSON(none_as_null=True)
-Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:

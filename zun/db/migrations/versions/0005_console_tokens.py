@@ -3,19 +3,11 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from zun.db.column_types import Time, text
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
-
-
-def text(length):
-    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
-
-
-Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 
 def upgrade() -> None:

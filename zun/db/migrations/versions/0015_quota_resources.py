@@ -4,20 +4,15 @@
 import sqlalchemy as sa
 from alembic import op
 from oslo_utils import uuidutils
-from sqlalchemy.dialects import mysql
+
+from zun.db.column_types import text
 
 revision = "0015"
 down_revision = "0014"
-branch_labels = None
-depends_on = None
 
 INDEX = "ix_containers_project_id_id"
 COUNTED = ["project_id", "id", "kind", "cpu", "memory", "disk", "volume_disk", "withheld_cpu", "port_count"]
 ADDED = ("ports", "images", "groups", "networks", "volumes", "registries", "terminals")
-
-
-def text(length):
-    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 def upgrade() -> None:

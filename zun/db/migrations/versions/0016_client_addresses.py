@@ -3,16 +3,11 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from zun.db.column_types import text
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
-
-
-def text(length):
-    return sa.String(length).with_variant(mysql.VARCHAR(length, collation="utf8mb4_bin"), "mysql", "mariadb")
 
 
 def upgrade() -> None:

@@ -12,8 +12,6 @@ from zun.db import session
 
 revision = "0022"
 down_revision = "0021"
-branch_labels = None
-depends_on = None
 
 AT_ONCE = 1000  # rows of one transaction
 CEILINGS = ("containers", "memory", "cpu", "disk")
