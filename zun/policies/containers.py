@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from oslo_policy import policy
+
 from zun.policies.roles import ADMIN, MEMBER, NOBODY, READER, rule
 
 _LIST = "GET /v1/containers"
@@ -17,6 +19,12 @@ CAPABILITIES = {
 }
 
 RUNTIME = "container:create:runtime"
+
+
+def _action(name: str, check: str, description: str, method: str = "POST") -> policy.DocumentedRuleDefault:
+    """Return the rule of an action, whose name is the last part of its path."""
+    return rule(f"container:{name}", check, description, f"{method} {_ITEM}/{name}")
+
 
 RULES = (
     rule("container:create", MEMBER, "Create a container.", _CREATE),
@@ -62,55 +70,35 @@ RULES = (
     rule("container:delete", MEMBER, "Delete a container.", f"DELETE {_ITEM}"),
     rule("container:delete_force", ADMIN, "Delete a container whatever its status.", f"DELETE {_ITEM}"),
     rule("container:delete_all_projects", ADMIN, "Delete a container of any project.", f"DELETE {_ITEM}"),
-    rule("container:start", MEMBER, "Start a container.", f"POST {_ITEM}/start"),
-    rule("container:stop", MEMBER, "Stop a container.", f"POST {_ITEM}/stop"),
-    rule("container:reboot", MEMBER, "Restart a container.", f"POST {_ITEM}/reboot"),
-    rule("container:pause", MEMBER, "Pause a container.", f"POST {_ITEM}/pause"),
-    rule("container:unpause", MEMBER, "Unpause a container.", f"POST {_ITEM}/unpause"),
-    rule("container:kill", MEMBER, "Send a signal to a container.", f"POST {_ITEM}/kill"),
-    rule("container:rebuild", MEMBER, "Rebuild a container, also from another image.", f"POST {_ITEM}/rebuild"),
-    rule("container:rename", MEMBER, "Rename a container.", f"POST {_ITEM}/rename"),
-    rule(
-        "container:resize_container",
-        MEMBER,
-        "Change cpu or memory of a container in the background.",
-        f"POST {_ITEM}/resize_container",
-    ),
-    rule("container:logs", READER, "Read the log of a container.", f"GET {_ITEM}/logs"),
-    rule("container:execute", MEMBER, "Run a command in a container.", f"POST {_ITEM}/execute"),
-    rule(
-        "container:execute_resize",
-        MEMBER,
-        "Set the terminal size of a command in a container.",
-        f"POST {_ITEM}/execute_resize",
-    ),
-    rule("container:attach", MEMBER, "Open the terminal of a container.", f"GET {_ITEM}/attach"),
-    rule("container:resize", MEMBER, "Set the terminal size of a container.", f"POST {_ITEM}/resize"),
-    rule("container:top", READER, "List the processes of a container.", f"GET {_ITEM}/top"),
-    rule("container:explain", READER, "See why no host could take a container.", f"GET {_ITEM}/explain"),
+    _action("start", MEMBER, "Start a container."),
+    _action("stop", MEMBER, "Stop a container."),
+    _action("reboot", MEMBER, "Restart a container."),
+    _action("pause", MEMBER, "Pause a container."),
+    _action("unpause", MEMBER, "Unpause a container."),
+    _action("kill", MEMBER, "Send a signal to a container."),
+    _action("rebuild", MEMBER, "Rebuild a container, also from another image."),
+    _action("rename", MEMBER, "Rename a container."),
+    _action("resize_container", MEMBER, "Change cpu or memory of a container in the background."),
+    _action("logs", READER, "Read the log of a container.", method="GET"),
+    _action("execute", MEMBER, "Run a command in a container."),
+    _action("execute_resize", MEMBER, "Set the terminal size of a command in a container."),
+    _action("attach", MEMBER, "Open the terminal of a container.", method="GET"),
+    _action("resize", MEMBER, "Set the terminal size of a container."),
+    _action("top", READER, "List the processes of a container.", method="GET"),
+    _action("explain", READER, "See why no host could take a container.", method="GET"),
     rule(
         "container:explain:host",
         ADMIN,
         "See the refusal and the free resources of each host and cell in an explanation.",
         f"GET {_ITEM}/explain",
     ),
-    rule("container:stats", READER, "See the resource use of a container.", f"GET {_ITEM}/stats"),
-    rule("container:network_list", READER, "List the networks of a container.", f"GET {_ITEM}/network_list"),
-    rule("container:network_attach", MEMBER, "Attach a container to a network.", f"POST {_ITEM}/network_attach"),
-    rule("container:network_detach", MEMBER, "Detach a container from a network.", f"POST {_ITEM}/network_detach"),
-    rule(
-        "container:add_security_group",
-        MEMBER,
-        "Add a security group to a container.",
-        f"POST {_ITEM}/add_security_group",
-    ),
-    rule(
-        "container:remove_security_group",
-        MEMBER,
-        "Remove a security group from a container.",
-        f"POST {_ITEM}/remove_security_group",
-    ),
-    rule("container:get_archive", MEMBER, "Read files of a container.", f"GET {_ITEM}/get_archive"),
-    rule("container:commit", MEMBER, "Create an image from a container.", f"POST {_ITEM}/commit"),
-    rule("container:put_archive", MEMBER, "Write files into a container.", f"POST {_ITEM}/put_archive"),
+    _action("stats", READER, "See the resource use of a container.", method="GET"),
+    _action("network_list", READER, "List the networks of a container.", method="GET"),
+    _action("network_attach", MEMBER, "Attach a container to a network."),
+    _action("network_detach", MEMBER, "Detach a container from a network."),
+    _action("add_security_group", MEMBER, "Add a security group to a container."),
+    _action("remove_security_group", MEMBER, "Remove a security group from a container."),
+    _action("get_archive", MEMBER, "Read files of a container.", method="GET"),
+    _action("commit", MEMBER, "Create an image from a container."),
+    _action("put_archive", MEMBER, "Write files into a container."),
 )
