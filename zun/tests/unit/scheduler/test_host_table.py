@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's memory of the hosts against real rows: what it is told, what it missed, what it booked itself."""
 
+import contextlib
 import functools
 import itertools
 import json
@@ -51,6 +52,9 @@ class Clock:
     def __call__(self):
         return self.now
 
+    def passes(self, seconds):
+        self.now += seconds
+
 
 @pytest.fixture
 def clock():
@@ -76,6 +80,17 @@ def node(hostname="h1", topology=TOPOLOGY, **fields):
     return compute_nodes.put(hostname, {**NODE, "topology": topology.to_dict(), **fields})
 
 
+def nodes(count):
+    """Hosts h0, h1 and so on."""
+    for number in range(count):
+        node(f"h{number}")
+
+
+def refresh_after(seconds, table, clock):
+    clock.now += seconds
+    table.refresh()
+
+
 def own(cpus, memory=0, disk=0):
     """Something held: these CPUs of the cell, and so much of the rest."""
     return Held(Plan({0: CellShare(cpus=CpuSet(cpus), memory_mib=memory)}), float(len(CpuSet(cpus))), memory, disk)
@@ -94,6 +109,26 @@ def claims(hostname, held, **fields):
 def owners(table, hostname="h1"):
     """Owner -> CPUs, as the table has them."""
     return {owner: str(held.cpus) for owner, held in table.host(hostname).usage}
+
+
+@contextlib.contextmanager
+def at_reads(do, of="", when="before"):
+    """In the block ``do`` is called before, or after, each statement of a reader that has the text ``of``."""
+
+    def look(_connection, _cursor, statement, *_rest):
+        if of in statement:
+            do()
+
+    reader = session._current().reader
+    sa.event.listen(reader, f"{when}_cursor_execute", look)
+    try:
+        yield
+    finally:
+        sa.event.remove(reader, f"{when}_cursor_execute", look)
+
+
+def no_database():
+    raise RuntimeError("no database")
 
 
 # what is read
@@ -156,11 +191,9 @@ def test_what_was_read_a_moment_ago_is_not_read_again(table, clock):
     node()
     table.refresh()
     claims("h1", own("0"))
-    clock.now += 0.9
-    table.refresh()
+    refresh_after(0.9, table, clock)
     assert owners(table) == {}
-    clock.now += 0.1
-    table.refresh()
+    refresh_after(0.1, table, clock)
     assert list(owners(table).values()) == ["0"]
 
 
@@ -172,8 +205,7 @@ def test_changes_of_services_hosts_and_inventories_are_seen(table, clock):
     services.heartbeat("h2", "zun-compute", "nova")
     node("h2", topology=machine(), disk_total=7)
     node("h3")
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert [host.hostname for host in table.hosts()] == ["h1", "h2", "h3"]
     assert table.host("h1").service["disabled"] is True
     assert (table.host("h2").topology, table.host("h2").disk_total) == (machine(), 7)
@@ -181,8 +213,7 @@ def test_changes_of_services_hosts_and_inventories_are_seen(table, clock):
     services.destroy("h1", "zun-compute")
     with session.writer() as connection:
         connection.execute(sa.delete(models.compute_nodes).where(models.compute_nodes.c.hostname == "h2"))
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert [host.hostname for host in table.hosts()] == ["h1", "h3"]
     assert table.host("h1").service is None
 
@@ -197,16 +228,14 @@ def test_the_table_can_be_used_while_it_is_being_read(table, clock):
     waited = []
     with ThreadPoolExecutor(1) as other:
 
-        def look(*_args):
+        def look():
             try:
                 other.submit(table.hosts).result(timeout=60)
             except TimeoutError:
                 waited.append("a lock was held over I/O")
 
-        reader = session._current().reader
-        sa.event.listen(reader, "before_cursor_execute", look)
-        table.refresh()
-        sa.event.remove(reader, "before_cursor_execute", look)
+        with at_reads(look):
+            table.refresh()
     assert waited == []
 
 
@@ -219,8 +248,7 @@ def test_host_takes_its_availability_zone_from_its_aggregates(table, clock):
     assert (table.host("h1").availability_zone, table.host("h2").availability_zone) == ("z9", "nova")
     aggregates.remove_host("fast", "h1")
     aggregates.add_host("fast", "h2")
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert (table.host("h1").aggregates, table.host("h1").availability_zone) == ((), "nova")
     assert table.host("h2").availability_zone == "z9"
 
@@ -255,17 +283,15 @@ def test_what_a_host_tells_while_it_is_read_is_not_lost(table):
     table.changed("h1", 0, None, None)  # read it again
     told = []
 
-    def tell(_connection, _cursor, statement, *_rest):
-        if "compute_nodes" in statement and not told:
+    def tell():
+        if not told:
             second, _ = claims("h1", own("1"))
             told.extend((first, second))
             table.changed("h1", 1, first, own("0"))
             table.changed("h1", 2, second, own("1"))
 
-    reader = session._current().reader
-    sa.event.listen(reader, "after_cursor_execute", tell)
-    table.refresh()
-    sa.event.remove(reader, "after_cursor_execute", tell)
+    with at_reads(tell, of="compute_nodes", when="after"):
+        table.refresh()
     assert owners(table) == {told[0]: "0", told[1]: "1"}
     assert table.host("h1").generation == 2
 
@@ -273,38 +299,22 @@ def test_what_a_host_tells_while_it_is_read_is_not_lost(table):
 def test_slow_refresh_makes_refreshes_less_frequent(table, clock):
     node()
 
-    def slow(_connection, _cursor, statement, *_rest):
-        if "compute_nodes" in statement:
-            clock.now += 1
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", slow)
-    table.refresh()
-    claims("h1", own("0"))
-    clock.now += 18
-    table.refresh()
-    assert owners(table) == {}
-    clock.now += 3
-    table.refresh()
-    sa.event.remove(reader, "before_cursor_execute", slow)
+    with at_reads(lambda: clock.passes(1), of="compute_nodes"):
+        table.refresh()
+        claims("h1", own("0"))
+        refresh_after(18, table, clock)
+        assert owners(table) == {}
+        refresh_after(3, table, clock)
     assert list(owners(table).values()) == ["0"]
 
 
 def test_one_slow_query_does_not_make_services_seem_silent(table, clock):
     node()
     services.heartbeat("h1", "zun-compute", "nova")
-
-    def stuck(_connection, _cursor, statement, *_rest):
-        if "compute_nodes" in statement:
-            clock.now += 20
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", stuck)
-    table.refresh()
-    sa.event.remove(reader, "before_cursor_execute", stuck)
+    with at_reads(lambda: clock.passes(20), of="compute_nodes"):
+        table.refresh()
     services.heartbeat("h1", "zun-compute", "nova")
-    clock.now += 31
-    table.refresh()
+    refresh_after(31, table, clock)
     assert table.host("h1").service["report_count"] == 1
 
 
@@ -332,14 +342,12 @@ def test_a_large_table_is_compared_slice_by_slice(sliced, clock, asked):
     uuids = {name: claims(name, own("0"))[0] for name in names}
     seen = []
     for _ in range(4):
-        clock.now += 0.25
-        sliced.refresh()
+        refresh_after(0.25, sliced, clock)
         seen.append([name for name in names if owners(sliced, name) == {uuids[name]: "0"}])
     assert seen == [names[:2], names[:4], names[:6], names]
     asked.clear()
     for _ in range(100):
-        clock.now += 0.25
-        sliced.refresh()
+        refresh_after(0.25, sliced, clock)
     assert len(asked) == 2 * 4 * 25  # all hosts and services once a second, as a table that is compared whole
 
 
@@ -356,10 +364,8 @@ def test_what_a_slice_finds(sliced, clock):
     aggregates.insert("slow", {})
     aggregates.add_host("slow", "h2")
     for _ in range(2):
-        clock.now += 0.5
-        sliced.refresh()
-        clock.now += 0.5
-        sliced.refresh()
+        refresh_after(0.5, sliced, clock)
+        refresh_after(0.5, sliced, clock)
     assert [host.hostname for host in sliced.hosts()] == ["h2", "h3", "h4", "h5"]
     assert sliced.host("h3").disk_total == 7 and sliced.host("h4").service["disabled"] is True
     assert [each.name for each in sliced.host("h2").aggregates] == ["slow"]
@@ -379,55 +385,44 @@ def test_a_slice_that_ends_with_a_host_in_place_of_another(clock):
         connection.execute(models.compute_nodes.update().values(id=last).where(models.compute_nodes.c.hostname == "h3"))
     node("h4")
     for _ in range(8):
-        clock.now += 0.25
-        table.refresh()
+        refresh_after(0.25, table, clock)
     assert [host.hostname for host in table.hosts()] == ["h1", "h3", "h4"]
 
 
 def test_after_a_silence_all_is_compared_before_the_decision(sliced, clock):
-    for number in range(6):
-        node(f"h{number}")
+    nodes(6)
     sliced.refresh()
     for number in range(6):
         claims(f"h{number}", own("0"))
-    clock.now += 1
-    sliced.refresh()
+    refresh_after(1, sliced, clock)
     assert all(owners(sliced, f"h{number}") for number in range(6))
 
 
 def test_a_silence_after_half_a_round(sliced, clock):
     """All is compared then, from the first host on, and not what the slices had still before them."""
-    for number in range(4):
-        node(f"h{number}")
+    nodes(4)
     sliced.refresh()
-    clock.now += 0.5
-    sliced.refresh()
+    refresh_after(0.5, sliced, clock)
     for number in range(4):
         claims(f"h{number}", own("0"))
-    clock.now += 3
-    sliced.refresh()
+    refresh_after(3, sliced, clock)
     assert all(owners(sliced, f"h{number}") for number in range(4))
 
 
 def test_slices_that_take_long_are_further_apart(clock):
     """By what a whole round of them took."""
-    for number in range(4):
-        node(f"h{number}")
+    nodes(4)
     table = new_table(clock, compare_together=1, background=AtOnce())
     table.refresh()
     slices = []
 
-    def slow(_connection, _cursor, statement, *_rest):
-        if "FROM compute_nodes" in statement:
-            slices.append(clock.now)
-            clock.now += 0.25
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", slow)
-    for _ in range(200):
+    def slow():
+        slices.append(clock.now)
         clock.now += 0.25
-        table.refresh()
-    sa.event.remove(reader, "before_cursor_execute", slow)
+
+    with at_reads(slow, of="FROM compute_nodes"):
+        for _ in range(200):
+            refresh_after(0.25, table, clock)
     # A round of four takes a second, so the next takes twenty.
     assert [later - earlier for earlier, later in itertools.pairwise(slices)][-4:] == [5.0] * 4
 
@@ -439,18 +434,15 @@ def two_requests(table, decide, seconds):
     """
     begun, go_on = threading.Event(), threading.Event()
 
-    def hold(_connection, _cursor, statement, *_rest):
-        if "FROM services" in statement:
-            begun.set()
-            assert go_on.wait(60)
+    def hold():
+        begun.set()
+        assert go_on.wait(60)
 
     def request():
         table.refresh()
         return decide()
 
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", hold)
-    with ThreadPoolExecutor(2) as requests:
+    with at_reads(hold, of="FROM services"), ThreadPoolExecutor(2) as requests:
         first = requests.submit(request)
         assert begun.wait(60)
         second = requests.submit(request)
@@ -458,7 +450,6 @@ def two_requests(table, decide, seconds):
         waited = not second.done()
         go_on.set()
         decided = first.result(60), second.result(60)
-    sa.event.remove(reader, "before_cursor_execute", hold)
     return decided, waited
 
 
@@ -486,28 +477,23 @@ def test_who_waits_for_a_comparison(table, clock, filled):
 
 
 def test_no_request_waits_for_a_slice(clock):
-    for number in range(4):
-        node(f"h{number}")
+    nodes(4)
     begun, go_on = threading.Event(), threading.Event()
-    with ThreadPoolExecutor(1) as background:
-        table = new_table(clock, compare_together=2, background=background)
-        table.refresh()
-        claims("h0", own("0"))
+    background = ThreadPoolExecutor(1)
+    table = new_table(clock, compare_together=2, background=background)
+    table.refresh()
+    claims("h0", own("0"))
 
-        def hold(_connection, _cursor, statement, *_rest):
-            if "FROM compute_nodes" in statement:
-                begun.set()
-                assert go_on.wait(60)
+    def hold():
+        begun.set()
+        assert go_on.wait(60)
 
-        reader = session._current().reader
-        sa.event.listen(reader, "before_cursor_execute", hold)
-        clock.now += 0.5
-        table.refresh()
+    with at_reads(hold, of="FROM compute_nodes"), background:
+        refresh_after(0.5, table, clock)
         assert begun.wait(60)
         table.refresh()
         assert owners(table, "h0") == {}
         go_on.set()
-    sa.event.remove(reader, "before_cursor_execute", hold)
     assert list(owners(table, "h0").values()) == ["0"]
 
 
@@ -515,18 +501,11 @@ def test_a_slice_that_fails_is_tried_again(sliced, clock, caplog):
     node(), node("h2"), node("h3")
     sliced.refresh()
     claims("h1", own("0"))
-
-    def fail(*_args):
-        raise RuntimeError("no database")
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", fail)
     clock.now += 0.5
-    sliced.refresh()
-    sa.event.remove(reader, "before_cursor_execute", fail)
+    with at_reads(no_database):
+        sliced.refresh()
     assert "no database" in caplog.text
-    clock.now += 0.5
-    sliced.refresh()
+    refresh_after(0.5, sliced, clock)
     assert list(owners(sliced).values()) == ["0"]
 
 
@@ -535,15 +514,8 @@ def test_what_could_not_be_read_is_read_the_next_time(table):
     table.refresh()
     claims("h1", own("0"))
     table.changed("h1", 9, A, None)  # the word before was lost
-
-    def fail(*_args):
-        raise RuntimeError("no database")
-
-    reader = session._current().reader
-    sa.event.listen(reader, "before_cursor_execute", fail)
-    with pytest.raises(db_exc.DBError, match="no database"):
+    with at_reads(no_database), pytest.raises(db_exc.DBError, match="no database"):
         table.refresh()
-    sa.event.remove(reader, "before_cursor_execute", fail)
     table.refresh()
     assert list(owners(table).values()) == ["0"]
 
@@ -588,15 +560,13 @@ def test_report_during_catch_up_hides_no_other_host(table):
     decided_with = sum(host.generation for host in table.hosts())
     told = []
 
-    def tell(_connection, _cursor, statement, *_rest):
-        if "sum(" in statement and not told:
+    def tell():
+        if not told:
             told.append(claims("h1", own("1"))[0])
             table.changed("h1", 1, told[0], own("1"))
 
-    reader = session._current().reader
-    sa.event.listen(reader, "after_cursor_execute", tell)
-    assert table.catch_up(decided_with)
-    sa.event.remove(reader, "after_cursor_execute", tell)
+    with at_reads(tell, of="sum(", when="after"):
+        assert table.catch_up(decided_with)
     assert (owners(table), owners(table, "h2")) == ({told[0]: "1"}, {})
 
 
@@ -626,13 +596,11 @@ def test_a_host_whose_rows_cannot_be_read_stops_no_other(table, clock, caplog, s
     spoil(uuid)
     with session.writer() as connection:
         connection.execute(models.compute_nodes.update().values(generation=7))
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert [(host.hostname, host.generation) for host in table.hosts()] == [("h1", 7)]
     assert "Host h2 gets no containers: its rows in the database cannot be read" in caplog.text
     node("h2"), containers.update(uuid, columns(own("1")))
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert owners(table, "h2") == {uuid: "1"}
 
 
@@ -714,8 +682,7 @@ def test_odd_member_of_a_record_stops_no_other_host(table, clock, two_up, column
     for path in places(record):
         by_hand(column, json.dumps(put(record, path, odd)), **where)
         compute_nodes.put("h2", {"os": str(path)})
-        clock.now += 1
-        table.refresh()
+        refresh_after(1, table, clock)
         assert "h1" in chosen(table), path
         assert table.host("h2") is not None or "h2" in table.unusable(), path
 
@@ -733,8 +700,7 @@ def test_odd_value_of_a_column_stops_no_other_host(table, clock, two_up, which, 
     for column in (each for each in which.c if each.name not in KEYS and (odd is not None or each.nullable)):
         before = by_hand(column, odd, **where)
         compute_nodes.put("h1", {"os": column.name})
-        clock.now += 1
-        table.refresh()
+        refresh_after(1, table, clock)
         table.catch_up(0)
         assert "h1" in chosen(table), column
         by_hand(column, before, **where)
@@ -747,8 +713,7 @@ def test_a_host_that_cannot_be_read_is_named_once(table, clock, caplog):
         by_hand(models.compute_nodes.c.topology, record, hostname="h2")
         for _ in range(3):
             compute_nodes.put("h2", {"os": str(clock.now)})  # as the agent does again and again
-            clock.now += 1
-            table.refresh()
+            refresh_after(1, table, clock)
     assert [line.split(":")[0] for line in caplog.messages] == ["Host h2 gets no containers"] * 2
     assert list(table.unusable()) == ["h2"]
 
@@ -759,8 +724,7 @@ def test_a_host_that_cannot_be_read_is_not_read_again_and_again(table, clock, as
     table.refresh()
     generations = sum(host.generation for host in table.hosts())
     asked.clear()
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert not any("topology" in each for each in asked)
     assert not table.catch_up(generations), "the table is up to date"
 
@@ -772,18 +736,15 @@ def test_a_host_gets_containers_again_once_it_can_be_read(table, clock, caplog):
     table.refresh()
     assert table.hosts() == []
     node("h2")
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert (len(table.hosts()), table.unusable()) == (1, {})
     assert "Host h2 gets containers again" in caplog.text
     by_hand(models.compute_nodes.c.topology, '{"cells": 5}', hostname="h2")
     compute_nodes.put("h2", {"os": "x"})
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     with session.writer() as connection:
         connection.execute(models.compute_nodes.delete())
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     table.outdated("h2")
     table.refresh()
     assert table.unusable() == {}
@@ -879,8 +840,7 @@ def test_new_inventory_is_seen_although_host_clock_stands_still(table, clock, mo
     if caught_up:
         table.catch_up()
     else:
-        clock.now += 2
-        table.refresh()
+        refresh_after(2, table, clock)
     assert table.host("h1").topology == LARGER
 
 
@@ -903,8 +863,7 @@ def test_a_word_that_was_lost_is_made_up_for(table, clock):
     table.refresh()
     containers.destroy(first)
     second, _ = claims("h1", own("1-2"))
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert owners(table) == {second: "1-2"}
 
 
@@ -1029,22 +988,19 @@ def test_a_claim_that_leaves_room_leaves_the_choice(booked):
 
 def test_a_choice_outlives_a_reading_of_its_host(booked, clock):
     claims("h1", own("3"), uuid=C)
-    clock.now += 1
-    booked.refresh()
+    refresh_after(1, booked, clock)
     assert owners(booked) == {C: "3", A: "0-1"} and booked.is_booked(A)
 
 
 def test_booking_claimed_without_report_is_found_by_reading(booked, clock):
     claims("h1", own("2-3"), uuid=A)
-    clock.now += 1
-    booked.refresh()
+    refresh_after(1, booked, clock)
     assert owners(booked) == {A: "2-3"} and not booked.is_booked(A)
 
 
 def test_booking_claimed_on_another_host_is_found_by_reading(booked, clock):
     claims("h2", own("2-3"), uuid=A)
-    clock.now += 1
-    booked.refresh()
+    refresh_after(1, booked, clock)
     assert (owners(booked), owners(booked, "h2"), booked.is_booked(A)) == ({}, {A: "2-3"}, False)
 
 
@@ -1262,7 +1218,6 @@ def test_what_somebody_wrote_by_hand_stops_no_look_at_the_hosts(table, clock, ro
         connection.execute(sa.text(f"UPDATE {rows} SET {column} = :value"), {"value": value})
     table.refresh()
     node("h2")
-    clock.now += 1
-    table.refresh()
+    refresh_after(1, table, clock)
     assert [(host.hostname, host.availability_zone) for host in table.hosts()] == [("h1", "nova"), ("h2", "nova")]
     assert table.host("h1").room == table.host("h2").room
