@@ -59,7 +59,7 @@ def page(
     context: RequestContext, *, all_projects: bool = False, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
     missing = exceptions.GroupNotFound(group=place.get("marker"))
-    return paging.behind(table, _visible(context, all_projects), missing=missing, **place)
+    return paging.behind(table, idents.visible(table, context, all_projects), missing=missing, **place)
 
 
 def members(uuids: Collection[str]) -> dict[str, list[str]]:
@@ -107,7 +107,3 @@ def held(connection: sa.Connection, uuid: str, without: str) -> dict[str, int]:
         .group_by(containers.c.host)
     )
     return {host: count for host, count in connection.execute(statement) if host is not None}
-
-
-def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
-    return [] if all_projects else [table.c.project_id == context.project_id]

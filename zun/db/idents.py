@@ -29,6 +29,11 @@ def reached(
     return [] if everybodys else [own]
 
 
+def visible(table: sa.Table, context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
+    """Return the condition of a list: the rows of the context's project. ``all_projects`` lifts it."""
+    return [] if all_projects else [table.c.project_id == context.project_id]
+
+
 def called(table: sa.Table, ident: str, name: str = "name") -> sa.ColumnElement[bool]:
     """Return the condition that a row of ``table`` has this uuid, or this name in the column ``name``."""
     return (table.c.uuid if uuidutils.is_uuid_like(ident) else table.c[name]) == ident

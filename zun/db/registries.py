@@ -18,10 +18,6 @@ FILTERS = frozenset({"name", "domain", "username", "project_id", "user_id"})
 _containers = models.containers
 
 
-def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
-    return [] if all_projects else [table.c.project_id == context.project_id]
-
-
 @session.retry_adding(table)
 def insert(values: Mapping[str, Any], quota: Mapping[str, int] | None = None) -> session.Row:
     """Add a registry, fill in ``uuid`` and the time, and return the whole row.
@@ -52,7 +48,7 @@ def page(
     """Return a page of registries. ``filters`` compare for equality."""
     missing = exceptions.RegistryNotFound(registry=place.get("marker"))
     equal = [table.c[name] == value for name, value in filters.items()]
-    return paging.behind(table, _visible(context, all_projects), filters=equal, missing=missing, **place)
+    return paging.behind(table, idents.visible(table, context, all_projects), filters=equal, missing=missing, **place)
 
 
 @session.retry

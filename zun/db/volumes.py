@@ -60,23 +60,16 @@ def hold(connection: sa.Connection, project_id: str, names: Collection[str], hos
 
 
 def find(context: RequestContext, ident: str) -> session.Row:
-    """Return the volume of the context's project with this uuid or name. An administrator may use any volume's uuid.
-
-    Raises VolumeNotFound. Text that looks like a uuid is a uuid.
-    """
-    everybodys = bool(context.is_admin) and uuidutils.is_uuid_like(ident)
-    return idents.find(table, ident, _visible(context, everybodys), exceptions.VolumeNotFound(volume=ident))
+    """Return the volume that ``context`` means, by the rule of ``zun.db.idents``. Raises VolumeNotFound."""
+    visible = idents.reached(table.c.project_id == context.project_id, context, ident)
+    return idents.find(table, ident, visible, exceptions.VolumeNotFound(volume=ident))
 
 
 def page(
     context: RequestContext, *, all_projects: bool = False, **place: Unpack[paging.Place]
 ) -> list[session.Row]:
     missing_marker = exceptions.VolumeNotFound(volume=place.get("marker"))
-    return paging.behind(table, _visible(context, all_projects), missing=missing_marker, **place)
-
-
-def _visible(context: RequestContext, all_projects: bool) -> list[sa.ColumnElement[bool]]:
-    return [] if all_projects else [table.c.project_id == context.project_id]
+    return paging.behind(table, idents.visible(table, context, all_projects), missing=missing_marker, **place)
 
 
 def _mounting(project_ids: Collection[str]) -> sa.Select[Any]:
