@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/aggregates``: named sets of hosts, for administrators, with the meaning of Nova's os-aggregates."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,29 +20,18 @@ class Aggregates:
         self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
-        since, item = microversion.GROUPS, "aggregates/{aggregate}"
+        item = "aggregates/{aggregate}"
+        route = functools.partial(Route, since=microversion.GROUPS)
+        one = functools.partial(route, returns=views.Aggregate)
         return (
-            Route("GET", "aggregates", self.index, since=since, query=paging.LISTED, returns=views.Aggregates),
-            Route(
-                "POST",
-                "aggregates",
-                self.create,
-                since=since,
-                arguments=schemas.CREATE,
-                returns=views.Aggregate,
-                status=201,
-            ),
-            Route("GET", item, self.show, since=since, returns=views.Aggregate),
-            Route("PATCH", item, self.update, since=since, arguments=schemas.UPDATE, returns=views.Aggregate),
-            Route("DELETE", item, self.delete, since=since, returns=NOTHING, status=204),
-            *(
-                Route("POST", f"{item}/{name}", handler, since=since, arguments=schema, returns=views.Aggregate)
-                for name, handler, schema in (
-                    ("add_host", self.add_host, schemas.HOST),
-                    ("remove_host", self.remove_host, schemas.HOST),
-                    ("set_metadata", self.set_metadata, schemas.SET_METADATA),
-                )
-            ),
+            route("GET", "aggregates", self.index, query=paging.LISTED, returns=views.Aggregates),
+            one("POST", "aggregates", self.create, arguments=schemas.CREATE, status=201),
+            one("GET", item, self.show),
+            one("PATCH", item, self.update, arguments=schemas.UPDATE),
+            route("DELETE", item, self.delete, returns=NOTHING, status=204),
+            one("POST", f"{item}/add_host", self.add_host, arguments=schemas.HOST),
+            one("POST", f"{item}/remove_host", self.remove_host, arguments=schemas.HOST),
+            one("POST", f"{item}/set_metadata", self.set_metadata, arguments=schemas.SET_METADATA),
         )
 
     def index(self, call: Call) -> Answer:

@@ -23,18 +23,11 @@ class Networks:
         self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
-        item = "networks/{network}"
+        since, item = microversion.NETWORKS, "networks/{network}"
         return (
-            Route(
-                "GET",
-                "networks",
-                self.index,
-                since=microversion.NETWORKS,
-                query=all_projects.OF_LIST,
-                returns=views.NetworkList,
-            ),
+            Route("GET", "networks", self.index, since=since, query=all_projects.OF_LIST, returns=views.NetworkList),
             Route("POST", "networks", self.create, json_only=True, body=schemas.CREATE, returns=views.Network),
-            Route("GET", item, self.show, since=microversion.NETWORKS, returns=views.Network),
+            Route("GET", item, self.show, since=since, returns=views.Network),
             Route("DELETE", item, self.delete, since=v1(27), returns=NOTHING, status=204),
         )
 

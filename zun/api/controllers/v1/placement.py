@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/placement``: questions about containers that do not exist, answered by the scheduler as it would decide."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,28 +29,10 @@ class Placement:
         self._capacity_schema = schemas.shape(dependencies.settings, limit=schemas.LIMIT)
 
     def routes(self) -> Sequence[Route]:
-        since = microversion.QUESTIONS
+        question = functools.partial(Route, "POST", since=microversion.QUESTIONS, waits=True, json_only=True)
         return (
-            Route(
-                "POST",
-                "placement/dry_run",
-                self.dry_run,
-                since=since,
-                waits=True,
-                json_only=True,
-                body=self._dry_run_schema,
-                returns=views.DryRun,
-            ),
-            Route(
-                "POST",
-                "placement/capacity",
-                self.capacity,
-                since=since,
-                waits=True,
-                json_only=True,
-                body=self._capacity_schema,
-                returns=views.Capacity,
-            ),
+            question("placement/dry_run", self.dry_run, body=self._dry_run_schema, returns=views.DryRun),
+            question("placement/capacity", self.capacity, body=self._capacity_schema, returns=views.Capacity),
         )
 
     def dry_run(self, call: Call) -> Answer:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/registries``: the sources of a project's images and the accounts to pull them with."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,20 +25,12 @@ class Registries:
         self._settings = dependencies.settings
 
     def routes(self) -> Sequence[Route]:
-        item = "registries/{ident}"
+        item, one = "registries/{ident}", functools.partial(Route, returns=views.OneRegistry)
         return (
             Route("GET", "registries", self.index, query=_LIST, returns=views.Registries),
-            Route(
-                "POST",
-                "registries",
-                self.create,
-                json_only=True,
-                body=schemas.CREATE,
-                returns=views.OneRegistry,
-                status=201,
-            ),
-            Route("GET", item, self.show, returns=views.OneRegistry),
-            Route("PATCH", item, self.update, body=schemas.UPDATE, returns=views.OneRegistry),
+            one("POST", "registries", self.create, json_only=True, body=schemas.CREATE, status=201),
+            one("GET", item, self.show),
+            one("PATCH", item, self.update, body=schemas.UPDATE),
             Route("DELETE", item, self.delete, returns=NOTHING, status=204),
         )
 
