@@ -22,6 +22,7 @@ from oslo_utils import uuidutils
 
 from zun import conf as zun_conf
 from zun.common.context import RequestContext
+from zun.db import containers as db
 from zun.db import models, session
 from zun.objects import Container
 
@@ -172,6 +173,11 @@ def wait_for(what: Callable[[], T], seconds: float = 60) -> T:
         assert time.monotonic() < deadline, f"not within {seconds} s: {inspect.getsource(what).strip()}"
         pause.wait(0.01)
     return answer
+
+
+def becomes(container: Container, **expected: Any) -> Any:
+    """Wait until the row of the container has these, and return the row."""
+    return wait_for(lambda: (row := db.get(container.uuid)) and expected.items() <= row.items() and row)
 
 
 class AtOnce(Executor):

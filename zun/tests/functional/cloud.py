@@ -2,11 +2,12 @@
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self, TypeVar
 
+import pytest
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
@@ -252,6 +253,17 @@ class Cloud:
         self.scheduler.table.refresh()  # as before each choice
         hosts = self.scheduler.table.hosts()
         return [*(agent.tracker.usage for agent in self.agents.values()), *(host.usage for host in hosts)]
+
+
+def cloud_of(hosts: Mapping[str, HostTopology], **options: Any) -> Any:
+    """Return a fixture that is a cloud with an empty database. A test may add options to it by ``indirect``."""
+
+    @pytest.fixture
+    def cloud(database: str, request: pytest.FixtureRequest) -> Iterator[Cloud]:
+        with Cloud(hosts, **options, **getattr(request, "param", {})) as made:
+            yield made
+
+    return cloud
 
 
 def _exists(uuid: str) -> bool:

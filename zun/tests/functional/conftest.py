@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Iterator
-
 import pytest
 
-from zun.tests.functional.cloud import Cloud, machine
+from zun.container.fake import InMemoryDriver
+from zun.tests.functional.cloud import Cloud, cloud_of, machine
+
+# One host with one cell of four CPUs. Nobody audits it but the test.
+cloud = cloud_of({"one": machine(cells=1)}, compute__audit_interval=0)
 
 
 @pytest.fixture
-def cloud(database: str) -> Iterator[Cloud]:
-    """A cloud of one host, ``one``, which has one cell of four CPUs. Nobody audits it but the test."""
-    with Cloud({"one": machine(cells=1)}, compute__audit_interval=0) as made:
-        yield made
+def driver(cloud: Cloud) -> InMemoryDriver:
+    """The runtime of host ``one``."""
+    return cloud.drivers["one"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

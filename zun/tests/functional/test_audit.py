@@ -14,24 +14,14 @@ from zun.compute.container.operations import key_of
 from zun.container.driver.audit import Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import Cloud, cloud_of, machine
 from zun.topology import CpuSet
 from zun.topology.interrupts import Interrupts
 
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
 
-
-@pytest.fixture
-def cloud(database, request):
-    # The audits of these tests are the only ones.
-    cloud = Cloud({"one": machine()}, compute__audit_interval=0, **getattr(request, "param", {}))
-    yield cloud
-    cloud.stop()
-
-
-@pytest.fixture
-def driver(cloud):
-    return cloud.drivers["one"]
+# The audits of these tests are the only ones.
+cloud = cloud_of({"one": machine()}, compute__audit_interval=0)
 
 
 @pytest.fixture

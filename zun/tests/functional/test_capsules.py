@@ -17,18 +17,13 @@ from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
-from zun.tests.functional.cloud import Cloud, machine, without
+from zun.tests.functional.cloud import Cloud, cloud_of, machine, without
 from zun.tests.host_in_memory import look_now
 from zun.topology import CpuSet
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device, DeviceType
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"one": machine()}, compute__sync_container_state_interval=3600)
-    yield made
-    made.stop()
+cloud = cloud_of({"one": machine()}, compute__sync_container_state_interval=3600)
 
 
 def sets(cloud, row):

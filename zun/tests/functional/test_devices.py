@@ -11,7 +11,7 @@ from zun.db import containers as db
 from zun.db import models, session
 from zun.objects.placement import held_plan, placement_request
 from zun.tests.fixtures import new_container, wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import Cloud, cloud_of, machine
 from zun.topology import plan
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
@@ -21,11 +21,7 @@ WITH_FILES = replace(machine(), devices=FILES)
 SPEC = '{"path": "/dev/card*", "resource_class": "CUSTOM_CARD"}'
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
 
-
-@pytest.fixture
-def cloud(database):
-    with Cloud({"one": WITH_FILES}, compute__audit_interval=0, devices__device_spec=[SPEC]) as cloud:
-        yield cloud
+cloud = cloud_of({"one": WITH_FILES}, compute__audit_interval=0, devices__device_spec=[SPEC])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from zun.compute.container.observed import GONE
 from zun.container.driver.facts import EngineFacts, Store
 from zun.db import compute_nodes, services
 from zun.db import containers as db
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import becomes, wait_for
 from zun.tests.functional.cloud import Cloud, machine
 
 NEVER = 10_000  # seconds
@@ -31,16 +31,6 @@ def cloud(database):
     with Cloud(hosts, compute__audit_interval=0, **options) as cloud:
         wait_for(lambda: all(engine(host)["away"] is None for host in hosts))
         yield cloud
-
-
-@pytest.fixture
-def driver(cloud):
-    return cloud.drivers["one"]
-
-
-def becomes(container, **expected):
-    """Wait until the row of the container has these, and return the row."""
-    return wait_for(lambda: (row := db.get(container.uuid)) and expected.items() <= row.items() and row)
 
 
 def engine(host):

@@ -15,30 +15,13 @@ from zun.compute.container.operations import key_of
 from zun.container.driver.state import OUT_OF_MEMORY
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.fixtures import becomes, wait_for
+from zun.tests.functional.cloud import Cloud, cloud_of, machine
 from zun.tests.host_in_memory import look_now
 
 NEVER = 10_000  # seconds
 
-
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud(
-        {"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER
-    )
-    yield cloud
-    cloud.stop()
-
-
-@pytest.fixture
-def driver(cloud):
-    return cloud.drivers["one"]
-
-
-def becomes(container, **expected):
-    """Wait until the row of the container has these."""
-    return wait_for(lambda: (row := db.get(container.uuid)) and expected.items() <= row.items() and row)
+cloud = cloud_of({"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER)
 
 
 DEEDS = {

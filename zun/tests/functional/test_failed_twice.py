@@ -12,20 +12,13 @@ from zun.objects import Container
 from zun.objects.placement import cpuset_record
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.actions import rebuild
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 from zun.topology import CpuSet
 
 NEVER = 3600
 TWO = {"cpu_policy": "dedicated", "cpu": 2.0}
 
-
-@pytest.fixture
-def cloud(database):
-    cloud = Cloud(
-        {"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER
-    )
-    yield cloud
-    cloud.stop()
+cloud = cloud_of({"one": machine(cells=1)}, compute__audit_interval=0, compute__sync_container_state_interval=NEVER)
 
 
 def test_a_rebuilt_one_that_runs_elsewhere_is_stopped(cloud, context):

@@ -7,16 +7,11 @@ import pytest
 
 from zun.db import groups
 from zun.tests.fixtures import new_container, wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
 HOSTS = ("one", "two", "three")
 
-
-@pytest.fixture
-def cloud(database, request):
-    cloud = Cloud(dict.fromkeys(HOSTS, machine()), **getattr(request, "param", {}))
-    yield cloud
-    cloud.stop()
+cloud = cloud_of(dict.fromkeys(HOSTS, machine()))
 
 
 def group(policy, **rules):

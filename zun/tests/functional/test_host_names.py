@@ -15,17 +15,12 @@ from zun.network.fake import InMemoryNetworks
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 from zun.topology import CpuSet
 from zun.topology.cpuset import union
 from zun.volume.fake import InMemoryVolumeDriver
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"one": machine()}, compute__heartbeat_interval=1)
-    yield made
-    made.stop()
+cloud = cloud_of({"one": machine()}, compute__heartbeat_interval=1)
 
 
 @pytest.fixture

@@ -34,11 +34,6 @@ def cloud(database):
 
 
 @pytest.fixture
-def driver(cloud):
-    return cloud.drivers["one"]
-
-
-@pytest.fixture
 def paged(cloud, context):
     return cloud.run(context, **PAGED)
 

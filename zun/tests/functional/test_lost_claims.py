@@ -14,7 +14,7 @@ from zun.db import containers as db
 from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 from zun.tests.functional.lost_claims import by_hand, findings, restart
 from zun.topology import CpuSet
 
@@ -22,12 +22,7 @@ TWO = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 64}
 FULL = {"cpu_policy": "dedicated", "cpu": 4.0, "memory": 64}
 CLAIMS = ["0-3", '"0-3"', "5", "[]", "{}", '["x"]', '{"cells": 1, "cpu_policy": "dedicated"}', "true", None]
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"one": machine()}, compute__audit_interval=0)
-    yield made
-    made.stop()
+cloud = cloud_of({"one": machine()}, compute__audit_interval=0)
 
 
 def errors(caplog, uuid):

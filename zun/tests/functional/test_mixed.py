@@ -7,18 +7,14 @@ from zun.common import exceptions
 from zun.db import containers as db
 from zun.db import models, session
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import Cloud, cloud_of, machine
 from zun.tests.functional.lost_claims import by_hand, findings, restart
 from zun.topology import CpuSet
 
 MIXED = {"cpu_policy": "mixed", "cpu": 3.0, "memory": 64, "placement": {"dedicated_cpus": 2}}
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 1.0, "memory": 64}
 
-
-@pytest.fixture
-def cloud(database):
-    with Cloud({"one": machine()}, compute__audit_interval=0) as made:
-        yield made
+cloud = cloud_of({"one": machine()}, compute__audit_interval=0)
 
 
 def runs_on(cloud, container):

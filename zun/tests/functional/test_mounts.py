@@ -10,17 +10,12 @@ from zun.db import compute_nodes
 from zun.db import containers as db
 from zun.db import volumes as db_volumes
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
 DATA = [Mount(Kind.VOLUME, "/data", "data").to_dict()]
 LOCAL = [Mount(Kind.LOCAL, "/scratch", size_mib=1500).to_dict()]
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"one": machine(), "two": machine()})
-    yield made
-    made.stop()
+cloud = cloud_of({"one": machine(), "two": machine()})
 
 
 def at(host):

@@ -13,19 +13,14 @@ from zun.db import quotas
 from zun.db import volumes as db_volumes
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 from zun.volume.runtime import volume_name
 
 DATA = [Mount(MountKind.VOLUME, "/data", "data").to_dict()]
 LIMITS = dict.fromkeys(quotas.RESOURCES, -1)
 ALONE = {"cpu_policy": "dedicated", "cpu": 1.0, "memory": 64, "placement": {"cpu_isolation": "node"}}
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"one": machine(cells=1, cores=4, threads=2)}, websocket_proxy__wsproxy_port=0)
-    yield made
-    made.stop()
+cloud = cloud_of({"one": machine(cells=1, cores=4, threads=2)}, websocket_proxy__wsproxy_port=0)
 
 
 def limited(**limits):

@@ -30,14 +30,9 @@ from zun.db import console_tokens, containers
 from zun.objects import ConsoleToken, console_token
 from zun.tests import cadf
 from zun.tests.fixtures import notifications, wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"host-1": machine()}, websocket_proxy__wsproxy_port=0, websocket_proxy__sessions_per_user=100)
-    yield made
-    made.stop()
+cloud = cloud_of({"host-1": machine()}, websocket_proxy__wsproxy_port=0, websocket_proxy__sessions_per_user=100)
 
 
 @pytest.fixture

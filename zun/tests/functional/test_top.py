@@ -4,14 +4,9 @@
 import pytest
 
 from zun.common import exceptions
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"host-1": machine()})
-    yield made
-    made.stop()
+cloud = cloud_of({"host-1": machine()})
 
 
 def test_columns_and_processes_are_selected(cloud, context):

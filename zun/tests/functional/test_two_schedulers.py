@@ -4,18 +4,11 @@
 import contextlib
 import logging
 
-import pytest
-
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({"h1": machine(), "h2": machine()})
-    yield made
-    made.stop()
+cloud = cloud_of({"h1": machine(), "h2": machine()})
 
 
 def test_two_schedulers_share_the_hosts_until_one_stops(cloud, context, caplog):

@@ -17,7 +17,7 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.db import compute_nodes
 from zun.db import containers as db
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import becomes, wait_for
 from zun.tests.integration.container.own_daemon import OwnDaemon, need_own_daemon
 from zun.tests.integration.host import Host, group_of
 from zun.volume.volumes import Volumes
@@ -101,11 +101,6 @@ def away(host, words):
     While another engine is on its way, the reason is that none answers.
     """
     return wait_for(lambda: (why := told(host)["away"]) and words in why and why, 60)
-
-
-def becomes(container, **expected):
-    """Wait until the row of the container has these, and return the row."""
-    return wait_for(lambda: (row := db.get(container.uuid)) and expected.items() <= row.items() and row)
 
 
 def kernel_cpus(pid):

@@ -9,18 +9,13 @@ from zun.db import explanations, groups, images, session, volumes
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.api.client import Client
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.cloud import cloud_of, machine
 
 SECRETS = ("rack7-u11", "rack7-u12")
 DEDICATED = {"cpu_policy": "dedicated", "cpu": 2, "memory": 512}
 TOO_MUCH = {**DEDICATED, "cpu": 6}
 
-
-@pytest.fixture
-def cloud(database):
-    made = Cloud({name: machine() for name in SECRETS})
-    yield made
-    made.stop()
+cloud = cloud_of({name: machine() for name in SECRETS})
 
 
 @pytest.fixture
