@@ -48,12 +48,6 @@ Granted = Annotated[str, Longest(450)]
 
 @base.register
 class Image(owned.Image, base.ZunObject):
-    """``tag`` may be a digest. ``image_id`` and ``size`` (bytes, as text) are None until it is there.
-
-    ``status`` is an ImageStatus; ``status_detail`` says how far it is or why it failed.
-    ``local_name`` is what the runtime knows one by that was made of a container, else empty.
-    """
-
     VERSION = "1.0"
 
     @classmethod

@@ -16,11 +16,7 @@ from zun.objects import base
 
 @base.register
 class NetworkPort(owned.NetworkPort, base.ZunObject):
-    """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are those of the network.
-
-    A port that is ``leaving`` is removed as soon as the container is unplugged. A port of Neutron has ``fixed_ips``
-    instead of ``ipv4`` and ``ipv6``; with ``preserve`` its user made it and keeps it.
-    """
+    """``subnets`` (uuid, cidr, gateway of each), ``network_name`` and ``project_id`` are those of the network."""
 
     VERSION = "1.2"  # 1.1: recorded; 1.2: fixed_ips, preserve and known
 
