@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zun.tests.unit.topology.hosts import proof_size
-from zun.topology import CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
 from zun.topology.rearrange import Fits, Free, Rearrangement, Stuck, rearrange
 
 
@@ -44,8 +44,8 @@ def crowded(rng, topology, sizes, *, most=12):
 def cheapest(topology, usage, movable, reached):
     """MiB and number of moved containers by brute force over all moves from cell to cell, or None.
 
-    On cells of single-threaded cores, CPUs of one cell are all alike. ``reached`` is asked with the free CPUs and MiB
-    of each cell.
+    CPUs of one cell are all alike, as no request has conditions on cores. ``reached`` is asked with the free CPUs and
+    MiB of each cell.
     """
     fixed = {cell.id: (len(cell.cpus), cell.memory_mib) for cell in topology.cells}
     where = {}
@@ -104,7 +104,7 @@ def test_the_cheapest_moves_for_a_request(seed):
     found = moved = 0
     for number in range(proof_size(60)):
         rng = random.Random(f"{seed}.{number}")
-        topology = host(rng.randint(2, 4), rng.randint(3, 4), mib=rng.choice((150, 1000)))
+        topology = host(rng.randint(2, 4), rng.randint(3, 4), mib=rng.choice((150, 1000)), smt=rng.choice((1, 2)))
         usage, movable = crowded(rng, topology, SIZES, most=7)
         request = PlacementRequest(rng.randint(2, 3), rng.choice((0, 50)))
         expected = cheapest(
@@ -119,7 +119,37 @@ def test_the_cheapest_moves_for_a_request(seed):
             assert (answer.mib, len(answer.owners)) == expected, (seed, number, answer.moves)
             found += 1
             moved += bool(answer.moves)
+            hurried = rearrange(topology, usage, movable, Fits(request), steps=rng.randint(1, 60))
+            if isinstance(hurried, Rearrangement):
+                check(topology, usage, movable, hurried)
+                cost = (hurried.mib, len(hurried.owners))
+                assert cost == expected if hurried.proven else cost >= expected, (seed, number, hurried.moves)
+            else:
+                assert not hurried.proven
     assert found > 10 and moved > 3, "the hosts are too empty or too full to prove anything"
+
+
+def test_the_cheapest_moves_for_a_request_for_two_cells():
+    moved = 0
+    for number in range(proof_size(60)):
+        rng = random.Random(f"two cells {number}")
+        topology = host(rng.randint(2, 4), 4, mib=rng.choice((150, 1000)))
+        usage, movable = crowded(rng, topology, SIZES, most=7)
+        parts = rng.choice(((2, 2), (3, 3), (1, 3), (2, 3)))
+        request = PlacementRequest(sum(parts), 40, numa_cpus=parts)
+
+        def reached(left, parts=parts):
+            pairs = itertools.permutations(left.values(), 2)
+            return any(a[0] >= parts[0] and b[0] >= parts[1] and a[1] >= 20 and b[1] >= 20 for a, b in pairs)
+
+        expected = cheapest(topology, usage, movable, reached)
+        answer = rearrange(topology, usage, movable, Fits(request), steps=100_000)
+        assert isinstance(answer, Stuck) is (expected is None), number
+        if isinstance(answer, Rearrangement):
+            check(topology, usage, movable, answer)
+            assert (answer.mib, len(answer.owners)) == expected, (number, answer.moves)
+            moved += bool(answer.moves)
+    assert moved > 3
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -185,6 +215,51 @@ def test_a_chain_of_moves():
     answer = rearrange(topology, usage, movable, Fits(PlacementRequest(3, 10)))
     assert [(each.owner, each.new.cpu_cells) for each in answer.moves] == [("c1", (2,)), ("c0", (1,))]
     assert answer.mib == 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_twelve_containers_are_moved_at_the_least_cost(seed):
+    moved = 0
+    for number in range(proof_size(8)):
+        rng = random.Random(f"twelve {seed}.{number}")
+        topology = host(2, 12, mib=500)
+        usage, movable = crowded(rng, topology, SIZES, most=36)
+        for gone in rng.sample(usage.owners, 3):
+            usage = usage.without(gone)
+            movable.pop(gone, None)
+        movable = dict(list(movable.items())[:12])
+        free = sum(len(cell.cpus) for cell in usage.free(topology).values())
+        request = PlacementRequest(max(1, free - rng.randint(0, 1)), 50)
+        expected = cheapest(
+            topology, usage, movable,
+            lambda left, request=request: any(c >= request.cpus and m >= 50 for c, m in left.values()),
+        )  # fmt: skip
+        answer = rearrange(topology, usage, movable, Fits(request))
+        assert isinstance(answer, Stuck) is (expected is None), (seed, number)
+        assert answer.proven
+        if isinstance(answer, Rearrangement):
+            check(topology, usage, movable, answer)
+            assert (answer.mib, len(answer.owners)) == expected, (seed, number, answer.moves)
+            moved += bool(answer.moves)
+    assert moved > 1
+
+
+def test_a_request_for_many_cells_that_the_host_lacks_cpus_for_is_refused_at_once():
+    topology = host(2, 4)
+    usage = Usage().with_claim("c0", plan(topology, Usage(), PlacementRequest(3, 10)))
+    wanted = PlacementRequest(6, 10, numa_affinity="none")
+    answer = rearrange(topology, usage, {"c0": PlacementRequest(3, 10)}, Fits(wanted))
+    assert answer == Stuck("6 CPUs are wanted: the host has 5 free", proven=True)
+
+
+def test_a_container_moves_on_its_cell_to_join_cores():
+    """c0 and c1 have half a core each: one of them joins the other, and a core is free."""
+    topology = host(1, 4, smt=2)
+    cpu = PlacementRequest(1, 10)
+    usage = Usage({f"c{n}": Plan({0: CellShare(CpuSet([2 * n]), 10)}) for n in range(2)})
+    wanted = PlacementRequest(2, 0, thread_policy="require")
+    answer = rearrange(topology, usage, {"c0": cpu, "c1": cpu}, Fits(wanted))
+    assert (len(answer.moves), answer.mib, answer.proven) == (1, 0, True)
 
 
 def test_what_does_not_help_is_refused_at_once():
