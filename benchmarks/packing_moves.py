@@ -242,6 +242,7 @@ def one_run(kinds: Sequence[Kind], asks: Sequence[Ask], seed: int, steps: int, *
         run = replay(watched, asks)
         row[name] = {"cpu_seconds": run.cpu_seconds, "refused": run.refused, "on_host": watched.on_host,
                      "in_cloud": watched.in_cloud, "arranged": watched.arranged}
+    row["counted"] = arranged
     row["found"] = len(own["ours"].touched)
     row["moves"] = {each: getattr(own["in-place"], each) for each in ("touched", "copied", "planned_ms")}
     row["limit"] = limit(kinds, asks)
@@ -267,7 +268,7 @@ def show(title: str, rows: Sequence[dict[str, Any]]) -> None:
         on_host, arranged = (each + (count if name == "in-place" else 0) for each in (on_host, arranged))
         if on_host:
             shares = f"{count / on_host:.0%} of {on_host} that a host had enough for"
-            if arranged > count:
+            if rows[0]["counted"] and arranged:
                 shares += f", {count / arranged:.0%} of {arranged} refused for the arrangement"
             print(f"{name} {told} {count} requests: {shares}")
     touched, copied, times = (

@@ -104,6 +104,8 @@ CASES = (
     Case("8 cells, 46 containers, larger ones", containers=46, sizes=(1, 2, 2, 3, 4)),
     Case("4 cells, 24 containers", cells=4, containers=24, sizes=(1, 2, 3, 4)),
     Case("2 cells, 12 containers", cells=2, containers=12, sizes=(1, 2, 3, 4)),
+    Case("4 cells, 12 large containers", cells=4, containers=12, sizes=(2, 4, 5, 6, 8)),
+    Case("8 cells, 12 large containers", containers=12, sizes=(4, 6, 8, 10, 12)),
 )
 
 
