@@ -73,6 +73,7 @@ def container_fields(given: Mapping[str, Any], *, run: bool, version: Version, s
             **placement(given),
             **asked_traits.asked(given),
             **devices.asked(given, settings.device_aliases),
+            **({} if given.get("movable") is None else {"movable": given["movable"]}),
         },
         "command": _command(given.get("command")),
         "image_driver": given.get("image_driver") or settings.default_image_driver,

@@ -49,7 +49,8 @@ MESSAGES = Gauge(
 )
 DECISIONS = Counter(
     "zun_scheduler_decisions",
-    "Decisions of the scheduler. Outcome: placed, refused, or handed_over to another scheduler.",
+    "Decisions of the scheduler. Outcome: placed, refused, handed_over to another scheduler, or rearranged: containers "
+    "of a host are moved, and then the request is decided again.",
     ["outcome"],
 )
 DECISION_SECONDS = Histogram(
@@ -102,6 +103,12 @@ PORT_SECONDS = Histogram(
 )
 SESSIONS = Gauge("zun_wsproxy_sessions", "Terminals that are open at the proxy on this port.", ["port"])
 POOL_MOVES = Counter("zun_compute_pool_moves", "Shared containers that were moved off CPUs, or back.")
+MOVE_SECONDS = Histogram(
+    "zun_compute_move_seconds",
+    "Time to move a dedicated container to other CPUs and memory nodes of its host, its memory included.",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+MOVED_MIB = Counter("zun_compute_moved_mib", "MiB promised to moved containers on nodes that they left.")
 
 
 @contextlib.contextmanager

@@ -99,7 +99,7 @@ class HostParts:
             records=records,
         )
         lifecycle = Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance, errands)
-        resizer = Resizer(hostname, tracker, pool, driver, operations, holdings, objects)
+        resizer = Resizer(hostname, tracker, pool, driver, notifier, operations, holdings, objects)
         attachments = NetworkAttachments(hostname, networks, operations, tracker, holdings)
         road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.names)
         return cls(

@@ -90,6 +90,23 @@ OPTS = [
         min=1,
         help="Seconds after which the scheduler drops a booking that the host has neither confirmed nor refused.",
     ),
+    cfg.StrOpt(
+        "rearrange",
+        default="suggest",
+        choices=[
+            ("never", "No moves are looked for."),
+            ("suggest", "The reason of the refusal names the moves that would help, and the command that makes them."),
+            ("in-place", "The containers are moved on their host, and the request is tried again."),
+        ],
+        help="Use of moves for a request that no host can hold because its free CPUs are in pieces: dedicated "
+        "containers that may be moved (see move_by_default) go to other CPUs and memory nodes of the same host.",
+    ),
+    cfg.BoolOpt(
+        "move_by_default",
+        default=True,
+        help="Whether a dedicated container may be moved on its host if its user did not say so in the field movable. "
+        "A move stops no process; memory is copied meanwhile, and processes wait for pages that they touch.",
+    ),
     bounded.IntOpt(
         "sweep_interval",
         default=30,

@@ -109,6 +109,10 @@ class ComputeAPI:
             tried=dict(tried),
         )
 
+    def can_act(self, action: str) -> bool:
+        """Return whether hosts of the pinned release know the action, or would not even look for it."""
+        return bool(self._client.can_send(LOOK)) or action in MESSAGES
+
     def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
         """Cast: look at the container, of which ``action`` is wanted since its acceptance. Since version 1.6.
 

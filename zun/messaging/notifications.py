@@ -2,8 +2,8 @@
 """Send notifications about containers and hosts through oslo.messaging.
 
 None are sent unless ``[oslo_messaging_notifications] driver`` is set: ``log`` writes them to the log, ``messagingv2``
-sends them. The event type ``container.<status in lower case>`` follows each committed change of a status. The event
-type ``host.audit`` follows each audit of a host, with its findings and the totals since the start of its agent.
+sends them. The event type ``container.<status in lower case>`` follows each committed change of a status, and
+``container.moved`` a move within the host. The event type ``host.audit`` follows each audit of a host, with its findings and the totals since the start of its agent.
 
 Each payload has its ``version``. A new member raises the minor number, a removed or changed one the major number.
 """
@@ -56,6 +56,11 @@ class Notifier:
         if self._enabled:
             event = f"container.{container.status.lower()}"
             self._notifier.info(context.to_dict(), event, container_payload(container))
+
+    def moved(self, context: RequestContext, container: Container) -> None:
+        """Send that the container has moved within its host, to the CPUs and memory nodes that it has now."""
+        if self._enabled:
+            self._notifier.info(context.to_dict(), "container.moved", container_payload(container))
 
     def audited(self, context: RequestContext, answer: Mapping[str, Any]) -> None:
         """Send the result of an audit: the members host, findings, containers and totals of ``answer``."""

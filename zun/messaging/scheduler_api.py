@@ -89,6 +89,22 @@ class SchedulerAPI:
         answer: dict[str, Any] = self._call(context, "capacity", container=container, limit=limit, seconds=seconds)
         return answer
 
+    def find_moves(self, context: RequestContext, container: Container) -> dict[str, Any]:
+        """Call: return the cheapest moves on one host after which a container like this one fits there.
+
+        The answer has ``host``, ``moves`` and ``proven``, or the ``reason`` why there are none. A move has ``uuid`` and
+        ``name`` of its container, the plans ``held`` and ``cpuset`` in their wire form, ``mib`` to copy, and ``after``:
+        containers that must move before. The container needs no row. Since version 1.3.
+        """
+        seconds = self._timeout / 2
+        with rpc.answers_from("scheduler"):
+            try:
+                client = self._client.prepare(timeout=self._timeout, version="1.3")
+                answer: dict[str, Any] = client.call(context, "find_moves", container=container, seconds=seconds)
+            except exceptions.HostUnavailable as exc:
+                raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
+        return answer
+
     def claim_refused(
         self,
         context: RequestContext,

@@ -142,6 +142,13 @@ class Container(Noun):
         Shown(list[str], since=46),
         Sent("1.2"),
     ]
+    movable: Annotated[
+        bool | None,
+        "Whether it may be moved to other CPUs of its host; null leaves that to the operator.",
+        _WANTED,
+        Asked(since=49),
+        Shown(since=49),
+    ]
     links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, OPTIONAL, Shown()]
 
     kind: Annotated[str, "Whether it is a container, a capsule or a member of one.", Text(16), SERVER_DEFAULT] = (

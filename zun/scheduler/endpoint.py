@@ -36,6 +36,7 @@ from zun.scheduler.filters.retry import RetryFilter
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
+from zun.scheduler.rearranger import Rearranger
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import Plan
 
@@ -66,7 +67,7 @@ class SchedulerEndpoint:
     drawn among the best ``host_subset_size`` hosts.
     """
 
-    target = oslo_messaging.Target(version="1.2")
+    target = oslo_messaging.Target(version="1.3")
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class SchedulerEndpoint:
         alternates: int = 2,
         host_subset_size: int = 1,
         draw: Callable[[int], int] = random.randrange,
+        rearranger: Rearranger | None = None,
     ) -> None:
         self._table = table
         self._filters = complete(host_filters)
@@ -91,6 +93,7 @@ class SchedulerEndpoint:
         self._subset = host_subset_size
         self._draw = draw
         self._permits = Permits()
+        self._rearranger = rearranger or Rearranger(table, self._filters, compute_api)
 
     def create(
         self,
@@ -179,6 +182,22 @@ class SchedulerEndpoint:
             expired=lambda: time.monotonic() > deadline,
         )
         return answer.to_dict()
+
+    def find_moves(self, context: RequestContext, *, container: Container, seconds: float) -> dict[str, Any]:
+        """Call: return the cheapest moves on one host after which a container like ``container`` fits there.
+
+        ``container`` has no row in the database; its request may name the host. No further host is asked after
+        ``seconds``.
+        """
+        self._table.refresh()
+        return self._rearranger.answer(RequestSpec.of(container, group=_group(container)), seconds)
+
+    def place_after_moves(self) -> None:
+        """Place the containers for which others were moved, once these have moved or their time is over."""
+        for context, uuid in self._rearranger.ready():
+            if db.is_unplaced(uuid):
+                self._table.catch_up()
+                self._place(context, Container.from_row(context, db.get(uuid)), {}, ())
 
     @rpc.from_hosts(lambda arguments: [change["host"] for change in arguments["changes"]])
     @rpc.quick
@@ -301,12 +320,18 @@ class SchedulerEndpoint:
         with metrics.DECISION_SECONDS.time():
             answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
         if isinstance(answer, select.NoValidHost):
+            moves = self._rearranger.helping(spec, answer)
+            if moves is not None and self._rearranger.begin(context, container, moves):
+                metrics.DECISIONS.labels("rearranged").inc()
+                return
             metrics.DECISIONS.labels("refused").inc()
             for name, count in Counter(rejection.filter for rejection in answer.rejections).items():
                 metrics.REJECTED_HOSTS.labels(name).inc(count)
             for rejection in answer.rejections:
                 LOG.debug("%s: %s: %s: %s", spec.uuid, rejection.hostname, rejection.filter, rejection.reason)
             said = f" Of the hosts that refused: {_reasons(tried)}" if tried else ""
+            if moves is not None:
+                said += moves.told(spec.placement)
             self._fail(context, container.uuid, explain.extended(answer.explanation, said))
             return
         best, spare = answer[0], [{"host": choice.hostname, "limits": choice.limits} for choice in answer[1:]]

@@ -21,6 +21,10 @@ from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.heartbeats import HeartbeatCollector
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import WORD_SECONDS, Peers
+from zun.scheduler.rearranger import Rearranger
+
+MOVES_INTERVAL = 1
+"""Seconds between two looks whether containers have moved for which others wait."""
 
 THREADS = 8
 """Threads that place containers, unless [DEFAULT] executor_thread_pool_size is set.
@@ -57,16 +61,24 @@ class SchedulerService:
         conf = self._conf
         levels = conf.upgrade_levels
         compute, scheduler = (releases.pinned(name, levels[name]) for name in ("compute", "scheduler"))
+        compute_api = ComputeAPI(transport, pin=compute)
         self.peers = Peers(self._host, SchedulerAPI(transport, pin=scheduler))
         self.endpoint = SchedulerEndpoint(
             self.table,
             self._filters,
             self._weighers,
-            ComputeAPI(transport, pin=compute),
+            compute_api,
             peers=self.peers,
             max_attempts=conf.scheduler.max_attempts,
             alternates=conf.scheduler.alternates,
             host_subset_size=conf.scheduler.host_subset_size,
+            rearranger=Rearranger(
+                self.table,
+                self._filters,
+                compute_api,
+                use=conf.scheduler.rearrange,
+                by_default=conf.scheduler.move_by_default,
+            ),
         )
         if self._alone:
             self.endpoint.sweep(0)
@@ -77,6 +89,7 @@ class SchedulerService:
         self._periodic = Periodic(
             [
                 (self._sweep, conf.scheduler.sweep_interval),
+                (self.endpoint.place_after_moves, MOVES_INTERVAL),
                 (self._tell, WORD_SECONDS),
                 (self._heartbeat, conf.compute.heartbeat_interval),
             ]

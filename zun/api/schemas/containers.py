@@ -280,12 +280,14 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
 
 COUNT = scalars.whole(1, 100)
 LIMIT = scalars.whole(1, 100_000)
+DRY_RUN = scalars.B3
 _SHAPE = frozenset(
     {
         *("cpu", "memory", "disk", "cpu_policy", *numa.FIELDS, "hints", "runtime", "availability_zone", "host"),
         *numa.MIXED_FIELDS,
         *traits.FIELDS,
         *devices.FIELDS,
+        "movable",
         *("image", "mounts"),  # one that a project made, and its volumes, are where they are
     }
 )

@@ -66,6 +66,53 @@ class Capacity(TypedDict):
     hosts: NotRequired[list[dict[str, Any]]]
 
 
+class Moved(TypedDict):
+    """The move of one container within its host. ``mib`` must be copied."""
+
+    container: str
+    name: str
+    old_cpuset_cpus: str
+    old_cpuset_mems: str
+    cpuset_cpus: str
+    cpuset_mems: str
+    mib: int
+
+
+class Defragmentation(TypedDict):
+    """The moves on ``host`` after which the request fits there, none if it fits already; ``accepted`` are under way.
+
+    ``host`` is null if no moves help, and ``reason`` says why. ``proven``: no other moves of that host are cheaper.
+    """
+
+    host: str | None
+    proven: bool
+    reason: str | None
+    accepted: int
+    moves: list[Moved]
+
+
+def defragmentation(answer: Mapping[str, Any], accepted: int = 0, why_not: str | None = None) -> Defragmentation:
+    """Return the scheduler's ``answer``. ``why_not`` says why fewer moves than planned are ``accepted``."""
+    return {
+        "host": answer["host"],
+        "proven": answer["proven"],
+        "reason": answer["reason"] or why_not,
+        "accepted": accepted,
+        "moves": [
+            {
+                "container": each["uuid"],
+                "name": each["name"],
+                "old_cpuset_cpus": each["held"]["cpuset_cpus"],
+                "old_cpuset_mems": each["held"]["cpuset_mems"],
+                "cpuset_cpus": each["cpuset"]["cpuset_cpus"],
+                "cpuset_mems": each["cpuset"]["cpuset_mems"],
+                "mib": each["mib"],
+            }
+            for each in answer["moves"]
+        ],
+    }
+
+
 def dry_run(answer: Mapping[str, Any], *, hosts: bool) -> DryRun:
     refusal = answer["refusal"]
     return {

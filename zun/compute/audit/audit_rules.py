@@ -485,7 +485,14 @@ def _drifted(planned: Planned, layer: Layer, what: str, cpus: CpuSet, mems: CpuS
     return planned.drifted(layer, detail, repair, repairable=repairable, subject=f"{cpus}/{mems}")
 
 
-def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
+def self_pinned(view: PinningView) -> str | None:
+    """Return in words the threads that narrowed themselves inside of their control group, or None without such."""
+    narrower = _by_mask(view)[1]
+    return f"{_count(narrower)}: {_told(narrower)}" if narrower else None
+
+
+def _by_mask(view: PinningView) -> tuple[list[ThreadGroup], list[ThreadGroup], list[ThreadGroup]]:
+    """Return the threads outside of their control group, those that narrowed themselves, and those that inherited."""
     outside, narrower, inheriting = [], [], []
     for group in view.threads:
         if not (group.cpus <= view.cgroup_cpus and group.mems <= view.cgroup_mems):
@@ -494,6 +501,11 @@ def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
             inheriting.append(group)
         elif (group.cpus, group.mems) != (view.cgroup_cpus, view.cgroup_mems):
             narrower.append(group)
+    return outside, narrower, inheriting
+
+
+def _threads(planned: Planned, view: PinningView) -> Iterable[Finding]:
+    outside, narrower, inheriting = _by_mask(view)
     if outside:
         detail = (
             f"{_count(outside)} may run outside of its control group: {_told(outside)}; the plan is CPUs "

@@ -3,11 +3,15 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
-from typing import Unpack
+from typing import Any, Unpack
 
-from zun.common import exceptions, states
+from zun.common import exceptions, metrics, states
 from zun.common.context import RequestContext
+from zun.common.naming import named
+from zun.compute.audit import audit_rules
+from zun.compute.container import move_rules
 from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.container.record import logged, recorded
 from zun.compute.container.resize_rules import Resize
@@ -16,11 +20,14 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost
+from zun.container.driver.audit import PinningView
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.compute_api import Size
+from zun.messaging.notifications import Notifier
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, disk_promised, held_plan
 from zun.topology import CpuSet, Plan
+from zun.topology.rearrange import Move
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +39,7 @@ class Resizer:
         tracker: ComputeNodeTracker,
         pool: SharedPool,
         driver: ContainerDriver,
+        notifier: Notifier,
         operations: Operations,
         holdings: Holdings,
         objects: RuntimeObjects,
@@ -40,6 +48,7 @@ class Resizer:
         self._tracker = tracker
         self._pool = pool
         self._driver = driver
+        self._notifier = notifier
         self._operations = operations
         self._holdings = holdings
         self._objects = objects
@@ -70,27 +79,95 @@ class Resizer:
             resize = Resize.of(current, cpu, memory, cpu_policy, CpuSet(keep_cpus))
             self._settle(current, resize.old)
             new = self._tracker.resize(current.uuid, resize.request, resize.keep)
-            try:
-                with self._holdings.claiming(current, new):
-                    self._apply(current, resize, new)
-                    current.cpu, current.memory = resize.cpu, resize.memory
-                    current.cpuset = cpuset_record(new, self._tracker.topology)
-                    generation = current.save_changed_claim(self._hostname, quota)
-            except exceptions.ZunError:
-                self._undo(current, resize)
-                raise
-            # After any other error nobody knows what its row says now: it holds both until ``settle`` has read it.
-            self._tracker.hold(current.uuid, new)
-            with logged("widen the shared pool after the resize of", current.uuid):
-                self._pool.settle()
-            self._holdings.tell(context, current, generation)
-            LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
+            self._carry_out(context, current, resize, new, quota)
             return current
+
+    def _carry_out(
+        self,
+        context: RequestContext,
+        current: Container,
+        resize: Resize,
+        new: Plan,
+        quota: Mapping[str, int] | None = None,
+    ) -> None:
+        """Let the container run on ``new``, which it holds beside its old claim, and then hold nothing else.
+
+        When a step fails everything is as before.
+        """
+        try:
+            with self._holdings.claiming(current, new):
+                self._apply(current, resize, new)
+                current.cpu, current.memory = resize.cpu, resize.memory
+                current.cpuset = cpuset_record(new, self._tracker.topology)
+                generation = current.save_changed_claim(self._hostname, quota)
+        except exceptions.ZunError:
+            self._undo(current, resize)
+            raise
+        # After any other error nobody knows what its row says now: it holds both until ``settle`` has read it.
+        self._tracker.hold(current.uuid, new)
+        with logged("widen the shared pool after the change of", current.uuid):
+            self._pool.settle()
+        self._holdings.tell(context, current, generation)
+        LOG.info("Container %s is %s on CPUs %s with %s MiB", current.uuid, resize.policy, new.cpus, resize.memory)
 
     def resize(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> None:
         """Do as ``update`` for a caller that does not wait. A failure is recorded and leaves everything as it was."""
         with logged("resize", container.uuid), recorded(context, container.uuid, "resize_container", "resize"):
             self.update(context, container, **size)
+
+    def move(self, context: RequestContext, container: Container, cpuset: Mapping[str, Any]) -> None:
+        """Move the container, running or not, to the plan ``cpuset`` on this host, and its memory with it.
+
+        It holds both claims until the kernel runs it on the new CPUs and has its memory on the new nodes; when a step
+        fails everything is as before. A failure is recorded: the plan is not free any more, a program of the container
+        has chosen CPUs by itself, or memory stays on the old nodes.
+        """
+        uuid = container.uuid
+        with (
+            logged("move", uuid),
+            recorded(context, uuid, "move"),
+            self._operations.undisturbed(context, uuid) as current,
+        ):
+            if current is None:
+                raise exceptions.ContainerNotFound(container=uuid)
+            states.check_action("move", current)
+            stay = Resize.of(current, None, None, None)
+            new = move_rules.planned(stay.old, cpuset)
+            self._settle(current, stay.old)
+            if move_rules.is_at(stay.old, new):
+                return  # a service that was killed has moved it
+            try:
+                self._check_inside(current)
+                self._tracker.move(uuid, new)
+            except exceptions.ZunError:
+                self._put_back(current, stay)  # of a move that a killed service has begun
+                raise
+            began = time.monotonic()
+            self._carry_out(context, current, stay, new)
+            metrics.MOVED_MIB.inc(Move(uuid, stay.old, new).mib)
+            metrics.MOVE_SECONDS.observe(time.monotonic() - began)
+            self._notifier.moved(context, current)
+
+    def _check_inside(self, container: Container) -> None:
+        """Raise Conflict if threads of the container have chosen CPUs or memory nodes among its own by themselves.
+
+        The kernel would let such a thread run anywhere on the new CPUs, which its program does not expect.
+        """
+        view = self._view(container)
+        if view is not None and (chosen := audit_rules.self_pinned(view)) is not None:
+            raise exceptions.Conflict(
+                f"Container {named(container)} is not moved, since its program has chosen among its CPUs and would "
+                f"lose the choice: {chosen}. Stop the container, and move it then; or move another."
+            )
+
+    def _view(self, container: Container) -> PinningView | None:
+        state = self._driver.show(container)
+        return None if state is None or not state.pid else self._driver.pinning_view(container, state)
+
+    def _put_back(self, container: Container, stay: Resize) -> None:
+        state = self._driver.show(container)
+        if state is not None and CpuSet(state.cpuset_cpus) != stay.old.cpus:
+            self._undo(container, stay)
 
     def settle(self, context: RequestContext, uuid: str) -> None:
         """Let the container hold here what its row says, and run there: a change of that was neither done nor undone.
@@ -132,6 +209,8 @@ class Resizer:
         container.cpu_policy = resize.policy
         self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
         self._objects.check(container, new)
+        if not resize.old.mems <= new.mems and (view := self._view(container)) is not None:
+            move_rules.check_memory(new.mems, view.anonymous)
 
     def _undo(self, container: Container, resize: Resize) -> None:
         """Put the container back on the plan before, which is still held."""

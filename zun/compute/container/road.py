@@ -74,6 +74,7 @@ class Road:
         self._proposals: dict[str, tuple[RequestContext, Callable[[], bool]]] = {}
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
+        self._followers: dict[str, set[str]] = {}  # container -> those whose moves wait for its move
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
             # What was accepted is deleted, whatever the runtime says, if nothing says how.
@@ -89,6 +90,7 @@ class Road:
             Do.KILL: lambda context, each, step: lifecycle.kill(context, each, **step.arguments),
             Do.COMMIT: lambda context, each, step: lifecycle.commit(context, each, step.arguments["image"]),
             Do.RESIZE: lambda context, each, step: resizer.resize(context, each, **step.arguments),
+            Do.MOVE: lambda context, each, step: resizer.move(context, each, step.arguments["cpuset"]),
             Do.ATTACH: lambda context, each, step: attachments.attach(context, each, **step.arguments),
             Do.DETACH: lambda context, each, step: attachments.detach(context, each, **step.arguments),
             Do.END: lambda context, each, step: self._end(context, each.uuid, step.action, None),
@@ -138,7 +140,13 @@ class Road:
             for member in Container.list_by_capsule(context, uuid):
                 self._go(context, member.uuid, member, lane)
             row = row_of(context, uuid)
-        return self._go(context, uuid, row, lane)
+        try:
+            return self._go(context, uuid, row, lane)
+        finally:
+            with self._lock:
+                followers = self._followers.pop(uuid, ())
+            for each in followers:
+                self._queue.put(key_of(each))
 
     def beside(self, uuid: str) -> None:
         """Do what makes a stop end sooner, while the stop waits for processes."""
@@ -219,18 +227,29 @@ class Road:
     def _wanted(self, context: RequestContext, uuid: str) -> tuple[Wanted, ...]:
         """Return what is wanted of the container now.
 
-        Without an action whose arguments are yet to come with the message of an API of the release before, and without
-        a commit whose image is on its way.
+        Without an action whose arguments are yet to come with the message of an API of the release before, without a
+        commit whose image is on its way, and without a move that others of its request must come before.
         """
         found = ContainerActionEvent.wanted(context, uuid)
         early = naive(timeutils.utcnow()) - datetime.timedelta(seconds=ARGUMENTS_SECONDS)
         here = [
             each
             for each in found
-            if not each["bare"] or each["action"] == "create" or naive(each["start_time"]) < early
+            if (not each["bare"] or each["action"] == "create" or naive(each["start_time"]) < early)
+            and not self._follows(context, uuid, each)
         ]
         uploading = self._uploading() if here else set()
         return tuple(Wanted.of(each) for each in here if each["arguments"].get("image") not in uploading)
+
+    def _follows(self, context: RequestContext, uuid: str, action: Mapping[str, Any]) -> bool:
+        """Return whether the action is a move that waits for the moves of other containers. If so, look again then."""
+        for first in action["arguments"].get("after") or ():
+            with self._lock:  # before the question: else the end of that move could be missed
+                self._followers.setdefault(first, set()).add(uuid)
+            open_moves = (each for each in ContainerActionEvent.wanted(context, first) if each["action"] == "move")
+            if any(each["request_id"] == action["request_id"] for each in open_moves):
+                return True
+        return False
 
     def _ask(self, context: RequestContext, row: Container) -> Seen:
         try:

@@ -32,6 +32,7 @@ class Do(StrEnum):
     KILL = "kill"
     COMMIT = "commit"
     RESIZE = "resize"
+    MOVE = "move"
     ATTACH = "network attach"
     DETACH = "network detach"
     HASTEN = "end its processes, so that its stop ends"
@@ -77,6 +78,7 @@ _WAYS = {
     "kill": _Way(Do.KILL, begun=TaskState.KILLING, needs={"signal"}),
     "commit": _Way(Do.COMMIT, needs={"image"}),
     "resize_container": _Way(Do.RESIZE),
+    "move": _Way(Do.MOVE, needs={"cpuset"}),
     "network_attach": _Way(Do.ATTACH, needs={"port"}, anywhere=True),
     "network_detach": _Way(Do.DETACH, needs={"port"}, anywhere=True),
 }

@@ -228,6 +228,15 @@ class ComputeNodeTracker:
             self._usage = usage.with_claim(_growth(uuid), increase(old, answer))
             return answer
 
+    def move(self, uuid: str, new: Plan) -> None:
+        """Hold ``new`` for ``uuid`` beside its claim until ``hold`` is called. Raises ClaimRefused if it is taken."""
+        with self._lock:
+            usage = self._usage.without(_growth(uuid))
+            refusal = usage.fits(self._topology, new)
+            if refusal is not None:
+                raise exceptions.ClaimRefused(host=self._hostname, reason=refusal.message)
+            self._usage = usage.with_claim(_growth(uuid), new)
+
     def hold(self, uuid: str, plan: Plan, disk: int | None = None) -> None:
         """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it.
 

@@ -10,6 +10,7 @@ scheduler/sched-bwc.rst.
 import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -138,12 +139,14 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     # still in the memory controller's copy.
     listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
     tids = list(members(listed))
+    pages, anonymous = pages_by_node(root, memory.directory if memory else None, tids)
     return PinningView(
         cgroup_cpus=cpus,
         cgroup_mems=mems,
         threads=thread_groups(root, tids),
         parents=tuple(parents(root, mount, group)),
-        pages=pages_by_node(root, memory.directory if memory else None, tids),
+        pages=pages,
+        anonymous=anonymous,
         throttling=_throttling(_controlled("cpu", "cpu.stat", root, cgroup_text, mountinfo_text, container_id)),
         engine=cpus_of(root, _value(first, b"PPid:").decode() or "0"),
         weight=None if weight is None else weight[0],
@@ -236,36 +239,42 @@ def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]
         yield ParentGroup("/" + str(directory.relative_to(root)), *limits)
 
 
-def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> dict[int, int]:
-    """Return the bytes of a container on each memory node, for example ``{0: 8192, 1: 4096}``.
+def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the bytes of a container on each memory node, for example ``{0: 8192, 1: 4096}``, all and anonymous ones.
 
     The memory group in ``directory`` has the totals. Without such a group, the function reads ``numa_maps`` of every
     process, which takes longer the more memory the process has.
     """
     if directory is not None:
         with suppress(FileNotFoundError):
-            return numa_stat((directory / "memory.numa_stat").read_bytes(), os.sysconf("SC_PAGE_SIZE"))
-    total: dict[int, int] = {}
+            content = (directory / "memory.numa_stat").read_bytes()
+            page_size = os.sysconf("SC_PAGE_SIZE")
+            return numa_stat(content, page_size), numa_stat(content, page_size, anonymous=True)
+    total: Counter[int] = Counter()
+    anonymous: Counter[int] = Counter()
     for tid in tids:
         with suppress(*_ENDED):
             process = Path(root, "proc", str(tid))
             if _value(_status(process.parent, tid), b"Tgid:") == str(tid).encode():
-                for node, size in numa_maps((process / "numa_maps").read_bytes()).items():
-                    total[node] = total.get(node, 0) + size
-    return total
+                content = (process / "numa_maps").read_bytes()
+                total.update(numa_maps(content))
+                anonymous.update(numa_maps(content, anonymous=True))
+    return dict(total), dict(anonymous)
 
 
-def numa_stat(content: bytes, page_size: int) -> dict[int, int]:
+def numa_stat(content: bytes, page_size: int, *, anonymous: bool = False) -> dict[int, int]:
     """Return bytes by node from a ``memory.numa_stat`` of either version.
 
-    Version 1 counts pages, for example ``hierarchical_total=3 N0=2 N1=1``, with the groups below included. Version 2
-    counts bytes with one line for each kind, for example ``anon N0=8192 N1=4096``.
+    Version 1 counts pages, for example ``hierarchical_total=3 N0=2 N1=1``, with the groups below included, and locked
+    pages as unevictable ones. Version 2 counts bytes with one line for each kind, for example ``anon N0=8192 N1=4096``.
     """
     lines = content.splitlines()
     kinds: tuple[bytes, ...] = (b"hierarchical_total=",)
     unit = page_size
     if not any(line.startswith(kinds) for line in lines):
-        kinds, unit = (b"anon ", b"file "), 1
+        kinds, unit = ((b"anon ",) if anonymous else (b"anon ", b"file ")), 1
+    elif anonymous:
+        kinds = (b"hierarchical_anon=", b"hierarchical_unevictable=")
     total: dict[int, int] = {}
     for line in lines:
         if line.startswith(kinds):
@@ -274,12 +283,15 @@ def numa_stat(content: bytes, page_size: int) -> dict[int, int]:
     return total
 
 
-def numa_maps(content: bytes) -> dict[int, int]:
-    """Return bytes by node from a ``numa_maps``, whose lines end in ``N0=2 N1=1 kernelpagesize_kB=4``."""
+def numa_maps(content: bytes, *, anonymous: bool = False) -> dict[int, int]:
+    """Return bytes by node from a ``numa_maps``, whose lines end in ``N0=2 N1=1 kernelpagesize_kB=4``.
+
+    A line about ``anonymous`` pages has their number: ``anon=3``.
+    """
     total: dict[int, int] = {}
     for line in content.splitlines():
         size = _PAGE_KIB.search(line)
-        if size is not None:
+        if size is not None and (not anonymous or b" anon=" in line):
             for node, pages in _NODE.findall(line):
                 total[int(node)] = total.get(int(node), 0) + int(pages) * int(size[1]) * 1024
     return total

@@ -225,6 +225,17 @@ def memory_in_use(root: Path, cgroup_text: str, mountinfo_text: str, container_i
     return used
 
 
+def let_memory_follow(root: Path, pid: int, container_id: str) -> None:
+    """Have the kernel move the container's memory when the memory nodes of its control group change.
+
+    Version 2 of control groups does so by itself.
+    """
+    cgroup_text = text_of(root / "proc" / str(pid) / "cgroup")
+    mount, directory = _own_directory(root, "cpuset", cgroup_text, mountinfo(root), container_id)
+    if not mount.unified:
+        (directory / "cpuset.memory_migrate").write_text("1")
+
+
 def _own_directory(
     root: Path, controller: str, cgroup_text: str, mountinfo_text: str, container_id: str
 ) -> tuple[CgroupMount, Path]:

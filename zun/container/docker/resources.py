@@ -15,7 +15,7 @@ from zun.common.units import MIB
 from zun.container.docker.client import ask, object_name
 from zun.container.docker.create import DEFAULT_SHARES, cpu_limits, memory_limits
 from zun.container.docker.errors import ENDING
-from zun.container.docker.kernel import memory_in_use
+from zun.container.docker.kernel import let_memory_follow, memory_in_use
 from zun.container.docker.weighing import DockerWeights
 from zun.container.driver.container import ContainerView
 from zun.container.weights import Curve, linear
@@ -53,8 +53,11 @@ class DockerResources(DockerWeights):
             return
         name = object_name(container.uuid)
         with self._engine.translated("update", container):
+            found = self._engine.api.inspect_container(name) if memory or cpuset_mems else {}
             if memory:
-                self._check_memory(container, change["mem_limit"], change["memswap_limit"])
+                self._check_memory(container, found, change["mem_limit"], change["memswap_limit"])
+            if cpuset_mems and found["HostConfig"].get("CpusetMems") != cpuset_mems:
+                self._let_memory_follow(container, found)
             if cpu is not None and container.cpu_policy in (CPUPolicy.DEDICATED, CPUPolicy.MIXED):
                 self._lift(name)
             answer = self._updated(name, change)
@@ -62,12 +65,22 @@ class DockerResources(DockerWeights):
             LOG.warning("Docker warns about container %s: %s", container.uuid, warning)
         self.weigh(container, cpu)
 
-    def _check_memory(self, container: ContainerView, limit: int, both: int) -> None:
+    def _let_memory_follow(self, container: ContainerView, found: Mapping[str, Any]) -> None:
+        """Prepare a running container for other memory nodes. A failure is logged: then its memory stays."""
+        if not found["State"]["Pid"]:
+            return
+        try:
+            let_memory_follow(Path(self.settings.root), found["State"]["Pid"], found["Id"])
+        except (FileNotFoundError, ProcessLookupError):
+            return  # it has just ended
+        except (OSError, ValueError) as exc:
+            LOG.warning("The memory of container %s stays where it is: %s", container.uuid, exc)
+
+    def _check_memory(self, container: ContainerView, found: Mapping[str, Any], limit: int, both: int) -> None:
         """Raise Conflict if a running container uses more than ``limit`` bytes. ``both`` is memory plus swap.
 
         With version 2 of control groups Docker and Podman accept such a limit, and the kernel ends the processes.
         """
-        found = self._engine.api.inspect_container(object_name(container.uuid))
         pid, root = found["State"]["Pid"], Path(self.settings.root)
         if not pid or 0 < (found["HostConfig"].get("Memory") or 0) <= limit:
             return

@@ -2,7 +2,7 @@
 """The capability to read where threads and pages really are, and the values of an audit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from zun.container.driver.container import ContainerView
@@ -63,7 +63,8 @@ class PinningView:
     """The kernel's full report on where a container runs.
 
     ``parents`` begins with the nearest group. ``pages`` is bytes by memory node, for example ``{0: 4096}``, and empty
-    if the kernel does not count pages. ``throttling`` is None if the kernel does not limit CPU time of groups.
+    if the kernel does not count pages. ``anonymous`` is the part of it that no file has.
+    ``throttling`` is None if the kernel does not limit CPU time of groups.
     ``engine`` is as in ``KernelView``.
     ``weight`` is the group's weight of CPU time, 39 for one CPU; None if the kernel does not weigh groups.
     """
@@ -73,6 +74,7 @@ class PinningView:
     threads: tuple[ThreadGroup, ...]
     parents: tuple[ParentGroup, ...]
     pages: Mapping[int, int]
+    anonymous: Mapping[int, int] = field(default_factory=dict)
     throttling: Throttling | None = None
     engine: CpuSet | None = None
     weight: int | None = None

@@ -33,7 +33,8 @@ class AuditedKernel:
     """The findings that tests set.
 
     - ``narrowed``: uuid -> CPUs of a second thread, which narrowed its own set.
-    - ``pages``: uuid -> MiB by memory node, for example ``{uuid: {0: 512}}``.
+    - ``pages``: uuid -> MiB by memory node, for example ``{uuid: {0: 512}}``. An update of memory nodes moves them,
+      but for those of ``locked`` containers.
     - ``throttling``: uuid -> how its CPU time was limited.
     - ``parents``: the groups above every container, the nearest first.
     - ``devices``: uuid -> how its devices are given to it.
@@ -45,6 +46,7 @@ class AuditedKernel:
 
     narrowed: dict[str, CpuSet] = field(default_factory=dict)
     pages: dict[str, dict[int, int]] = field(default_factory=dict)
+    locked: set[str] = field(default_factory=set)
     throttling: dict[str, Throttling] = field(default_factory=dict)
     parents: list[ParentGroup] = field(default_factory=list)
     intruders: list[Intruder] = field(default_factory=list)
@@ -72,14 +74,24 @@ class AuditedKernel:
         if uuid in self.narrowed:
             chosen = self.narrowed[uuid] & seen.cgroup_cpus
             threads.append(ThreadGroup(chosen or seen.cgroup_cpus, seen.mems, 1, pid + 1, "worker"))
+        pages = {node: size * MIB for node, size in self.pages.get(uuid, {}).items()}
         return PinningView(
             cgroup_cpus=seen.cgroup_cpus,
             cgroup_mems=seen.cgroup_mems,
             threads=tuple(threads),
             parents=tuple(self.parents),
-            pages={node: size * MIB for node, size in self.pages.get(uuid, {}).items()},
+            pages=pages,
+            anonymous=pages,
             throttling=self.throttling.get(uuid),
         )
+
+    def migrate(self, uuid: str, mems: CpuSet) -> None:
+        """Move the pages of a container that are outside of ``mems`` to the first node of it."""
+        if uuid in self.pages and uuid not in self.locked:
+            away = {node: size for node, size in self.pages[uuid].items() if node not in mems}
+            first = min(mems)
+            kept = {node: size for node, size in self.pages[uuid].items() if node in mems}
+            self.pages[uuid] = {**kept, first: kept.get(first, 0) + sum(away.values())}
 
     def found(self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool) -> list[Intruder]:
         """Return the intruders on ``cpus``, except those whose id is the uuid of a ``known`` container."""

@@ -8,6 +8,7 @@ from zun.common import exceptions
 from zun.container.driver.container import ContainerView
 from zun.container.fake.kernel import InMemoryKernel
 from zun.container.fake.operations import limit
+from zun.topology import CpuSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class InMemoryResources(InMemoryKernel):
             self._check_sets(found.uuid, cpuset_cpus or "", cpuset_mems or "")
             found.cpuset_cpus = cpuset_cpus or found.cpuset_cpus
             found.cpuset_mems = cpuset_mems or found.cpuset_mems
+            if cpuset_mems and found.pid:
+                self.kernel.migrate(found.uuid, CpuSet(cpuset_mems))
             found.memory = memory or found.memory
             if cpu is not None:
                 found.cpu, found.cap = limit(container, cpu), None

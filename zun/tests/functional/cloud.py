@@ -2,7 +2,7 @@
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Self, TypeVar
@@ -28,7 +28,7 @@ from zun.objects import Container
 from zun.scheduler.service import SchedulerService
 from zun.tests.fixtures import new_container, wait_for
 from zun.tests.host_in_memory import look_now
-from zun.topology import CpuSet, HostTopology, NUMACell, Usage
+from zun.topology import CpuSet, HostTopology, NUMACell, Plan, Usage
 from zun.volume.fake import InMemoryVolumeDriver
 
 T = TypeVar("T")
@@ -121,6 +121,9 @@ class Requests(ComputeAPI):
 
     def resize(self, context: RequestContext, container: Container, **size: Any) -> None:
         self.want(context, container, "resize_container", **whole(size))
+
+    def move(self, context: RequestContext, container: Container, plan: Plan, after: Sequence[str] = ()) -> None:
+        self.want(context, container, "move", cpuset=plan.to_dict(), after=list(after))
 
     def network_attach(self, context: RequestContext, container: Container, port: str) -> None:
         self.want(context, container, "network_attach", port=port)

@@ -43,6 +43,43 @@ stay()
     return ["python3", "-c", _TOUCH + program]
 
 
+def pinning_itself() -> list[str]:
+    """After a SIGUSR1 run on the lowest CPU alone, and stay."""
+    program = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+signal.sigwait([signal.SIGUSR1])
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+stay()
+"""
+    return ["python3", "-c", _TOUCH + program]
+
+
+def clocking(mib: int) -> list[str]:
+    """Touch ``mib`` MiB, and then all of it page by page for ever.
+
+    The name of the process is the longest time in ms between two pages; a SIGUSR1 begins anew. Its own writing of the
+    name does not count.
+    """
+    program = f"""
+import signal
+kept, gap = touch({mib}), 0
+def anew(*_):
+    global gap, last
+    gap = 0
+signal.signal(signal.SIGUSR1, anew)
+while True:
+    for page in range(0, {mib} << 20, 4096):
+        if page % (1 << 22) == 0:
+            open("/proc/self/comm", "w").write(f"gap {{gap * 1000:.0f}}")
+            last = time.monotonic()
+        kept[page] = 1
+        now = time.monotonic()
+        gap, last = max(gap, now - last), now
+"""
+    return ["python3", "-c", _TOUCH + program]
+
+
 def growing(mib: int) -> list[str]:
     """Touch 64 MiB more and more until ``mib`` MiB are had, then stay."""
     return ["python3", "-c", f"{_TOUCH}\nkept = [touch(64) for _ in range({mib} // 64)]\nstay()"]

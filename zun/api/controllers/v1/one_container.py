@@ -45,7 +45,7 @@ def schedule(scheduler: SchedulerAPI, context: RequestContext, container: Contai
 @contextlib.contextmanager
 def creation_recorded(call: Call, container: Container) -> Iterator[None]:
     """Note the creation before its message is sent, and its failure if the block raises an error."""
-    db_actions.start(container.uuid, "create", **_who(call))
+    db_actions.start(container.uuid, "create", **who(call))
     with on_failure(db_actions.fail, container.uuid, call.context.request_id, "create"):
         yield
 
@@ -66,7 +66,7 @@ def accept(
     """
     allowed = None if rule is None else states.ALLOWED[rule]
     try:
-        db.accept(container.uuid, action, allowed=allowed, values=values, arguments=arguments, **_who(call))
+        db.accept(container.uuid, action, allowed=allowed, values=values, arguments=arguments, **who(call))
     except exceptions.StatusChanged:
         if rule is None:
             raise
@@ -90,12 +90,12 @@ def tell(compute: ComputeAPI, call: Call, container: Container, action: str, arg
 @contextlib.contextmanager
 def accessed(call: Call, container: Container, action: str) -> Iterator[None]:
     """Note who gets access to the container and from where before access is given, and a failure of the block."""
-    db_actions.access(container.uuid, action, **_who(call))
+    db_actions.access(container.uuid, action, **who(call))
     with on_failure(db_actions.fail, container.uuid, call.context.request_id, action):
         yield
 
 
-def _who(call: Call) -> dict[str, Any]:
+def who(call: Call) -> dict[str, Any]:
     """Return who sent the request and from where, as actions have it."""
     context = call.context
     return {

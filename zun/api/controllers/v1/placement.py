@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/placement``: questions about containers that do not exist, answered by the scheduler as it would decide."""
 
+import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from zun.api import microversion
-from zun.api.controllers.v1 import requested
+from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import containers as schemas
 from zun.api.views import placement as views
+from zun.common import exceptions
+from zun.db import moves
 from zun.objects import Container
+from zun.topology import CPUPolicy
 
 DEFAULT_LIMIT = 1000
 
@@ -27,12 +31,21 @@ class Placement:
         self._volumes = dependencies.volumes
         self._dry_run_schema = schemas.shape(dependencies.settings, count=schemas.COUNT)
         self._capacity_schema = schemas.shape(dependencies.settings, limit=schemas.LIMIT)
+        self._defragment_schema = schemas.shape(dependencies.settings, dry_run=schemas.DRY_RUN)
+        self._compute = dependencies.compute_api
 
     def routes(self) -> Sequence[Route]:
         question = functools.partial(Route, "POST", since=microversion.QUESTIONS, waits=True, json_only=True)
         return (
             question("placement/dry_run", self.dry_run, body=self._dry_run_schema, returns=views.DryRun),
             question("placement/capacity", self.capacity, body=self._capacity_schema, returns=views.Capacity),
+            question(
+                "placement/defragment",
+                self.defragment,
+                since=microversion.MOVES,
+                body=self._defragment_schema,
+                returns=views.Defragmentation,
+            ),
         )
 
     def dry_run(self, call: Call) -> Answer:
@@ -48,6 +61,29 @@ class Placement:
         container = self._imagined(call, given)
         answer = self._scheduler.capacity(call.context, container, limit=given.get("limit", DEFAULT_LIMIT))
         return Answer(views.capacity(answer, hosts=call.access.allows("placement:capacity:host")))
+
+    def defragment(self, call: Call) -> Answer:
+        """Have containers of one host moved there so that a container of this shape fits, unless it is a dry run.
+
+        The answer does not wait for the moves: they are actions of the containers.
+        """
+        given = self._defragment_schema(call.body)
+        call.access.require("placement:defragment")
+        container = self._imagined(call, {"cpu_policy": CPUPolicy.DEDICATED, **given})
+        answer = self._scheduler.find_moves(call.context, container)
+        if given.get("dry_run") or not answer["moves"]:
+            return Answer(views.defragmentation(answer))
+        if not self._compute.can_act("move"):
+            raise exceptions.Conflict(
+                "Hosts of the release before cannot move containers. Upgrade all hosts, and remove [upgrade_levels] "
+                "compute; nothing was moved."
+            )
+        accepted, why_not = moves.accept(answer["moves"], **one_container.who(call))
+        for uuid in accepted:
+            with contextlib.suppress(exceptions.ContainerNotFound):  # it was deleted since
+                moved = Container.get_by_uuid(call.context, uuid)
+                one_container.tell(self._compute, call, moved, "move", {})
+        return Answer(views.defragmentation(answer, len(accepted), why_not))
 
     def _imagined(self, call: Call, given: Mapping[str, Any]) -> Container:
         """Return the container that a create with these fields would make, without a row."""

@@ -37,6 +37,12 @@ class SchedulerMessages:
         hosts = [{"host": each["host"], "count": 1, "code": "cpus", "reason": "full"} for each in self.placed]
         return {"total": len(hosts), "complete": True, "hosts": hosts}
 
+    def find_moves(self, context: RequestContext, container: Container) -> dict[str, Any]:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("find_moves", container.uuid))
+        return {"host": None, "moves": [], "proven": True, "reason": "full"}
+
 
 class ComputeMessages(ComputeAPI):
     """``sent`` has (method, uuid, arguments), ``quotas`` the default limits that went with a new size."""

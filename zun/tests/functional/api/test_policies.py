@@ -54,6 +54,7 @@ USES = {
     "container:explain": ("GET", "/v1/containers/{e}/explain", None),
     "placement:dry_run": ("POST", "/v1/placement/dry_run", {"cpu": 1}),
     "placement:capacity": ("POST", "/v1/placement/capacity", {"cpu": 1}),
+    "placement:defragment": ("POST", "/v1/placement/defragment", {"cpu": 1, "memory": 64}),
     "container:attach": ("GET", "/v1/containers/{}/attach", None),
     "container:resize": ("POST", "/v1/containers/{}/resize?w=80&h=24", None),
     "container:execute_resize": (
@@ -157,6 +158,7 @@ WINDOWS = {
     "container:explain": "1.42",
     "placement:dry_run": "1.42",
     "placement:capacity": "1.42",
+    "placement:defragment": "1.49",
     "container:create:cpu_isolation": "1.41",
 }
 

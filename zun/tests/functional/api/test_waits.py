@@ -92,6 +92,8 @@ def test_whatever_waits_for_a_host_is_counted():
         "prepare_exec": "execute",
         "resize_terminal": "resize",
         "image_search": "search",
+        "find_moves": "defragment",
+        "can_act": None,  # asks nobody
         "recover": None,  # of the operator's command, not of the API
     }
     assert {asked.get(name, name) for name in calls - CASTS} - {None} <= waiting

@@ -166,6 +166,7 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/explain": (look(),),
     "POST placement/dry_run": (question(),),
     "POST placement/capacity": (question(),),
+    "POST placement/defragment": (administer(body={"cpu": 1, "memory": 64}),),
     "GET capsules": (Case((200, 200, 200, 200)), Case((200, 200, 200, 200), query="all_projects=1")),
     "POST capsules": (
         Case((202, 403, 202, 202), body=CAPSULE),

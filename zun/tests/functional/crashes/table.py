@@ -56,6 +56,10 @@ def create_capsule(world: CrashWorld) -> None:
     world.subject_of(world.request("POST", "capsules", CAPSULE))
 
 
+def move(world: CrashWorld) -> None:
+    world.request("POST", "placement/defragment", {"cpu": 4, "memory": 64}, version="1.49")
+
+
 def exits(code: int) -> Do:
     return lambda world: world.driver.exit(world.subject, code)
 
@@ -105,6 +109,7 @@ ACTIONS = (
     Action("grow", "run", post("resize_container?cpu=3")),
     Action("shrink", "run", post("resize_container?cpu=1")),
     Action("more-memory", "run", post("resize_container?memory=96")),
+    Action("move", "run", move),
     Action("update", "run", lambda world: world.request("PATCH", f"containers/{world.subject}", {"cpu": 1})),
     Action("delete", "stop", delete()),
     Action("delete-force", "run", delete("?force=true")),

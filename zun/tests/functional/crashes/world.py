@@ -7,7 +7,7 @@ import logging
 import pathlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 from oslo_utils.fixture import TimeFixture
 
+from zun import topology
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import Kind, Status
@@ -32,8 +33,10 @@ from zun.messaging.scheduler_api import SchedulerAPI
 from zun.network.driver import NetworkDriver
 from zun.objects import Container
 from zun.objects.base import ZunObject
+from zun.objects.placement import cpuset_record, held_plan
 from zun.objects.service import COMPUTE_BINARY
 from zun.placement.ledger import NoLedger
+from zun.scheduler import moves
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.tests.functional import invariants
@@ -41,6 +44,8 @@ from zun.tests.functional.crashes.effects import Effects, Part, Watched, methods
 from zun.tests.functional.lifecycles import HOST, World
 from zun.tests.functional.lifecycles import _Conductor as Conductor
 from zun.tests.functional.simulation import Killed
+from zun.topology import PlacementRequest, Plan, Usage
+from zun.topology.cpuset import union
 from zun.volume.driver import VolumeDriver
 from zun.volume.fake import InMemoryVolumeDriver
 
@@ -337,12 +342,23 @@ class CrashWorld(World):
 
     # To the end.
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def find_moves(self, _context: RequestContext, _container: Container) -> dict[str, Any]:
+        """Answer in the place of the scheduler: the subject moves to the other cell."""
+        held = {row["uuid"]: each for row in db.claims([HOST], moves.COLUMNS) if (each := held_plan(row))}
+        old, usage = held[self.subject], Usage(held)
+        request = PlacementRequest(len(old.cpus), sum(share.memory_mib for share in old.cells.values()))
+        home = union([self.machine.cell(node).cpus for node in old.cells])
+        new = topology.plan(replace(self.machine, dedicated_set=self.machine.cpus - home), usage, request)
+        assert isinstance(new, Plan)
+        move = {"uuid": self.subject, "name": "", "held": cpuset_record(old), "cpuset": cpuset_record(new), "mib": 0}
+        return {"host": HOST, "proven": True, "reason": None, "moves": [{**move, "after": []}]}
+
+    def request(self, method: str, path: str, body: Any = None, version: str = "1.40") -> Any:
         """Send a request to the API, whose transactions are effects. None if the API was killed."""
         self._requesting = True
         try:
             more = {} if body is None else {"body": body}
-            reply = self.api.send(method, f"/v1/{path}", **more)
+            reply = self.api.at(version).send(method, f"/v1/{path}", **more)
         except Killed:
             self.refused = True
             return None

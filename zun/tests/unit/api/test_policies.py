@@ -33,6 +33,7 @@ ADMIN = [
     "container:delete_force",
     "container:delete_all_projects",
     "container:explain:host",
+    "placement:defragment",
     "placement:dry_run:host",
     "placement:capacity:host",
     "host:get_all",

@@ -125,3 +125,50 @@ def test_a_limit_that_does_not_fall_is_not_compared(tmp_path) -> None:
     engine.limits = (16, 16)
     DockerResources(engine).update(Sample(cpu_policy="shared"), memory=16)
     assert engine.limits == (16, 16)
+
+
+class Moving(Engine):
+    """An engine with one container on memory node 0."""
+
+    def __init__(self, root: pathlib.Path, *, group: str, mounts: str, pid: int = 42) -> None:
+        super().__init__(Settings(root=str(root)))
+        self.pid, self.mems, self.flag_seen = pid, "0", ""
+        self.folder = root / "sys/fs/cgroup" / ("cpuset" if "cpuset:" in group else "") / group.rpartition(":")[2][1:]
+        self.folder.mkdir(parents=True)
+        for path, text in {"proc/42/cgroup": f"{group}\n", "proc/self/mountinfo": mounts}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+
+    @property
+    def flag(self) -> str | None:
+        file = self.folder / "cpuset.memory_migrate"
+        return file.read_text() if file.exists() else None
+
+    @property
+    def api(self) -> Any:
+        return self
+
+    def inspect_container(self, _: str) -> dict[str, Any]:
+        return {"Id": ID, "State": {"Pid": self.pid}, "HostConfig": {"CpusetMems": self.mems}}
+
+    def update_container(self, _: str, *, cpuset_mems: str) -> dict[str, Any]:
+        self.flag_seen, self.mems = self.flag, cpuset_mems
+        return {}
+
+
+CPUSETS = "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
+
+
+@pytest.mark.parametrize(("group", "mounts", "pid", "mems", "flag"), [
+    pytest.param(f"3:cpuset:/docker/{ID}", CPUSETS, 42, "1", "1", id="version-1"),
+    pytest.param(f"3:cpuset:/docker/{ID}", CPUSETS, 42, "0", None, id="the-same-nodes"),
+    pytest.param(f"3:cpuset:/docker/{ID}", CPUSETS, 0, "1", None, id="stopped"),
+    pytest.param(f"3:cpuset:/docker/{ID}", CPUSETS, 43, "1", None, id="has-just-ended"),
+    pytest.param("3:cpuset:/docker/other", CPUSETS, 42, "1", None, id="its-pid-is-another-s-now"),
+    pytest.param(f"0::{SCOPE}", V2, 42, "1", None, id="version-2-does-it-itself"),
+])  # fmt: skip
+def test_memory_follows_to_other_nodes(tmp_path, group: str, mounts: str, pid: int, mems: str, flag) -> None:
+    """The kernel is told before the nodes change. Version 1 leaves memory where it is unless it is told."""
+    engine = Moving(tmp_path, group=group, mounts=mounts, pid=pid)
+    DockerResources(engine).update(Sample(cpu_policy="dedicated"), cpuset_mems=mems)
+    assert (engine.mems, engine.flag_seen) == (mems, flag)

@@ -79,6 +79,7 @@ def sent():
         made = notifier(["log"])
         for status, more in EVENTS.items():
             made.status_changed(CONTEXT, Container(None, **CONTAINER, **more, status=str(status)))
+        made.moved(CONTEXT, Container(None, **CONTAINER, **CLAIM, **STARTED, status="Running"))
         made.audited(CONTEXT, AUDIT)
     return {each["event_type"]: {name: each[name] for name in ENVELOPE} for each in heard}
 
@@ -86,7 +87,7 @@ def sent():
 ENVELOPE = ("event_type", "publisher_id", "priority", "payload")
 
 
-@pytest.mark.parametrize("event", [*(f"container.{status.lower()}" for status in EVENTS), "host.audit"])
+@pytest.mark.parametrize("event", [*(f"container.{status.lower()}" for status in EVENTS), "container.moved", "host.audit"])
 def test_each_sample_is_what_is_sent(event):
     found = json.loads((SAMPLES / f"{event}.json").read_text())
     assert sent()[event] == found, "write the samples anew: python -m zun.tests.unit.messaging.test_notifications"

@@ -34,6 +34,7 @@ ACTIONS = {
     "kill": (Do.KILL, {"signal": None}),
     "commit": (Do.COMMIT, IMAGE),
     "resize_container": (Do.RESIZE, {"cpu": 2.0}),
+    "move": (Do.MOVE, {"cpuset": {}}),
 }
 OWN = {
     Status.CREATING: (Do.CREATE, "create"),

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command ``openstack appcontainer host defragment``."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from osc_lib import exceptions
+from osc_lib.command import command
+
+from zun.osc import placement, versions
+from zun.osc.explanation import count
+
+PAUSE = 0.2  # seconds between two looks of --wait
+QUIET = 60.0  # seconds without the end of a move after which --wait gives up
+
+
+class DefragmentHost(command.Lister):
+    """Move containers within a host so that a container of a size fits there
+
+    The processes of the containers go on. Exits with 1 when no moves help, and says why. With --wait also when a move
+    failed: then the containers that were moved before stay where they are now.
+    """
+
+    _failed = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        where = parser.add_mutually_exclusive_group(required=True)
+        where.add_argument("host", metavar="<host>", nargs="?", help="Name or uuid of the host.")
+        where.add_argument("--all", action="store_true", help="The host where the moves cost least.")
+        parser.add_argument(
+            "--for",
+            dest="size",
+            metavar="<cpus>[:<MiB>]",
+            type=_size,
+            required=True,
+            help="Dedicated CPUs and memory of the container that shall fit, for example 8:4096. Without memory, only "
+            "the CPUs count.",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="Show the moves, and move nothing.")
+        parser.add_argument("--wait", action="store_true", help="Wait until the containers have moved.")
+        placement.add_options(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        return super().run(parsed_args) or int(self._failed)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
+        http = versions.http_at(manager.container, "appcontainer host defragment", versions.MOVES_VERSION)
+        cpus, memory = parsed_args.size
+        body = {"cpu": cpus, "memory": memory, "cpu_policy": "dedicated", **placement.fields(parsed_args)}
+        if parsed_args.host:
+            body["host"] = parsed_args.host
+        if parsed_args.dry_run:
+            body["dry_run"] = True
+        response, answer = http.json_request("POST", "/v1/placement/defragment", body=body)
+        self._tell(answer, parsed_args)
+        if parsed_args.wait and not parsed_args.dry_run:
+            request = response.headers.get("x-openstack-request-id")
+            for reason in _wait(http, answer["moves"][: answer["accepted"]], request):
+                self._failed = True
+                sys.stderr.write(f"{reason}\n")
+        columns = ("Container", "Name", "CPUs", "Memory Nodes", "New CPUs", "New Memory Nodes", "MiB")
+        names = ("container", "name", "old_cpuset_cpus", "old_cpuset_mems", "cpuset_cpus", "cpuset_mems", "mib")
+        return columns, [tuple(each[name] for name in names) for each in answer["moves"]]
+
+    def _tell(self, answer: Mapping[str, Any], parsed_args: argparse.Namespace) -> None:
+        """Say on stderr what comes of the request. The table is for the moves."""
+        if answer["host"] is None:
+            self._failed = True
+            told = f"No moves help: {answer['reason']}"
+        elif not answer["moves"]:
+            told = f"Host {answer['host']} has room already: nothing is moved."
+        elif parsed_args.dry_run:
+            best = "no others are cheaper" if answer["proven"] else "others may be cheaper"
+            told = f"Host {answer['host']}: {count(len(answer['moves']), 'move')} would make room; {best}."
+        else:
+            told = f"Host {answer['host']}: {count(answer['accepted'], 'move')} of {len(answer['moves'])} under way."
+            if answer["reason"]:
+                self._failed = True
+                told = f"{told} {answer['reason']}"
+        sys.stderr.write(f"{told}\n")
+
+
+def _size(text: str) -> tuple[int, int]:
+    """Parse ``CPUS`` or ``CPUS:MiB``, as a type of argparse."""
+    cpus, colon, memory = text.partition(":")
+    return placement.at_least_one(cpus), placement.at_least_one(memory) if colon else 1
+
+
+def _wait(http: Any, moves: list[Mapping[str, Any]], request: str | None) -> Iterator[str]:
+    """Wait for the end of the moves, and yield the failures."""
+    since = time.monotonic()
+    left = {each["container"]: each for each in moves}
+    while left:
+        for uuid, each in list(left.items()):
+            _, shown = http.json_request("GET", f"/v1/containers/{uuid}?all_projects=true")
+            if shown["cpuset_cpus"] == each["cpuset_cpus"]:
+                reason = None
+            else:
+                _, listed = http.json_request("GET", f"/v1/containers/{uuid}/container_actions")
+                mine = [action for action in listed["containerActions"] if action["request_id"] == request]
+                if not any(action["message"] for action in mine):
+                    continue
+                why = f"'openstack appcontainer action show {uuid} {request}' says why"
+                reason = f"Container {uuid} was not moved: {why}."
+            since = time.monotonic()
+            del left[uuid]
+            if reason is not None:
+                yield reason
+        if left and time.monotonic() - since > QUIET:
+            raise exceptions.CommandError(f"No move has ended for {QUIET:.0f} seconds. Left: {', '.join(sorted(left))}")
+        if left:
+            time.sleep(PAUSE)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find moves within a host for requests, and have containers moved for a request that no host could hold."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.common.states import Status
+from zun.db import container_actions as db_actions
+from zun.db import containers as db
+from zun.db import moves as db_moves
+from zun.messaging.compute_api import ComputeAPI
+from zun.objects import Container
+from zun.scheduler import moves, select
+from zun.scheduler.filters import HostFilter
+from zun.scheduler.filters.cpuset import CpuSetFilter
+from zun.scheduler.host_state import HostState
+from zun.scheduler.host_table import HostTable
+from zun.scheduler.request_spec import RequestSpec
+from zun.topology import PlacementRequest
+from zun.topology.rearrange import STEPS
+
+LOG = logging.getLogger(__name__)
+
+NEVER, SUGGEST, IN_PLACE = "never", "suggest", "in-place"
+"""The values of [scheduler] rearrange."""
+
+MOVED_FOR = "moved_for"
+"""The member of a container's ``request`` that says that others were moved for it."""
+
+DEADLINE = 45
+"""Seconds that a container waits for the moves of others. Less than lost_after, so that nobody places it meanwhile."""
+
+# For a request that was refused: the hosts that are asked for moves, the plans on each, and the seconds in all.
+HOSTS, REFUSED_STEPS, REFUSED_SECONDS = 4, 200, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A request that waits for the moves of others."""
+
+    context: RequestContext
+    movers: tuple[str, ...]
+    deadline: float
+
+
+class Rearranger:
+    """``use`` and ``by_default`` are the options ``rearrange`` and ``move_by_default``."""
+
+    def __init__(
+        self,
+        table: HostTable,
+        filters: Sequence[HostFilter],
+        compute_api: ComputeAPI,
+        *,
+        use: str = NEVER,
+        by_default: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table = table
+        self._before = [each for each in filters if not isinstance(each, CpuSetFilter)]
+        self._compute_api = compute_api
+        self._use, self._by_default = use, by_default
+        self._clock = clock
+        self._waiting: dict[str, _Waiting] = {}
+
+    def answer(self, spec: RequestSpec, seconds: float) -> dict[str, Any]:
+        """Return the answer of the RPC message ``find_moves``."""
+        hosts, refused = [], []
+        for host in self._table.hosts():
+            why = next((why for each in self._before if (why := each.reject(host, spec)) is not None), None)
+            if why is None:
+                hosts.append(host)
+            else:
+                refused.append(f"{host.hostname}: {why}")
+        found = self._cheapest(hosts, spec, STEPS, seconds) if hosts else "; ".join(refused[:3]) or "there is no host"
+        if isinstance(found, str):
+            return {"host": None, "moves": [], "proven": False, "reason": found}
+        return {"host": found.hostname, "moves": found.records(), "proven": found.proven, "reason": None}
+
+    def helping(self, spec: RequestSpec, answer: select.NoValidHost) -> moves.Found | None:
+        """Return the cheapest moves after which a refused request fits, or None: there are none, or nobody wants any.
+
+        Few plans are made, on the hosts with the most free CPUs among those that only CpuSetFilter refused.
+        """
+        if self._use == NEVER:
+            return None
+        refusing = [each.hostname for each in answer.rejections if each.filter == CpuSetFilter.__name__]
+        hosts = [host for name in refusing if (host := self._table.host(name)) is not None]
+        hosts.sort(key=lambda host: -host.room.dedicated_cpus)
+        found = self._cheapest(hosts[:HOSTS], spec, REFUSED_STEPS, REFUSED_SECONDS)
+        return None if isinstance(found, str) or not found.moves else found
+
+    def begin(self, context: RequestContext, container: Container, found: moves.Found) -> bool:
+        """Have the containers moved, if the operator wants that. Returns whether ``container`` now waits for them.
+
+        It is done once for a container: the freed CPUs are anybody's.
+        """
+        if self._use != IN_PLACE or container.request.get(MOVED_FOR) or not self._compute_api.can_act("move"):
+            return False
+        marked = {**container.request, MOVED_FOR: True}
+        if not db.update_if(container.uuid, {"host": None, "status": Status.CREATING}, {"request": marked}):
+            return False
+        who = {"request_id": context.request_id, "user_id": context.user_id, "project_id": container.project_id}
+        accepted, why = db_moves.accept(found.records(), **who, client_address=None)
+        if why is not None:
+            LOG.warning(
+                "Container %s: %d of %d moves are made: %s", container.uuid, len(accepted), len(found.moves), why
+            )
+        for row in db.of_uuids(accepted):
+            with contextlib.suppress(exceptions.HostUnavailable):  # the host finds it by itself
+                self._compute_api.act(context, Container.from_row(context, row), "move", {})
+        if accepted:
+            LOG.info("Container %s waits for moves of %d others on %s", container.uuid, len(accepted), found.hostname)
+            self._waiting[container.uuid] = _Waiting(context, tuple(accepted), self._clock() + DEADLINE)
+        return bool(accepted)
+
+    def ready(self) -> list[tuple[RequestContext, str]]:
+        """Return the uuids of containers for which others have moved, or were to. Each is returned once."""
+        found = []
+        for uuid, each in list(self._waiting.items()):
+            if self._clock() >= each.deadline or not _under_way(each):
+                del self._waiting[uuid]
+                found.append((each.context, uuid))
+        return found
+
+    def _cheapest(self, hosts: Sequence[HostState], spec: RequestSpec, steps: int, seconds: float) -> moves.Found | str:
+        if not spec.dedicated or spec.placement.mixed or spec.placement.devices or spec.isolated:
+            return "moves are made only for dedicated containers without devices and without isolated CPUs"
+        names: dict[str, str] = {}
+
+        def movable_on(hostname: str) -> Mapping[str, PlacementRequest]:
+            rows = db.claims([hostname], moves.COLUMNS)
+            names.update({row["uuid"]: row["name"] for row in rows})
+            return moves.movable(rows, by_default=self._by_default)
+
+        deadline = self._clock() + seconds
+        expired: Callable[[], bool] = lambda: self._clock() > deadline  # noqa: E731
+        return moves.cheapest(hosts, movable_on, spec.placement, names, steps=steps, expired=expired)
+
+
+def _under_way(waiting: _Waiting) -> bool:
+    """Return whether a move of the request has not ended."""
+    return any(
+        action["action"] == "move" and action["request_id"] == waiting.context.request_id
+        for mover in waiting.movers
+        for action in db_actions.wanted(mover)
+    )
