@@ -3,7 +3,8 @@
 
 None are sent unless ``[oslo_messaging_notifications] driver`` is set: ``log`` writes them to the log, ``messagingv2``
 sends them. The event type ``container.<status in lower case>`` follows each committed change of a status, and
-``container.moved`` a move within the host. The event type ``host.audit`` follows each audit of a host, with its findings and the totals since the start of its agent.
+``container.moved`` a move within the host. The event type ``host.audit`` follows each audit of a host, with its
+findings and the totals since the start of its agent.
 
 Each payload has its ``version``. A new member raises the minor number, a removed or changed one the major number.
 """

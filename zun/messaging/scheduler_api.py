@@ -97,6 +97,10 @@ class SchedulerAPI:
         containers that must move before. The container needs no row. Since version 1.3.
         """
         seconds = self._timeout / 2
+        if not self._client.can_send("1.3"):
+            raise exceptions.Conflict(
+                "Schedulers of the release before plan no moves. Upgrade them, and remove [upgrade_levels] scheduler."
+            )
         with rpc.answers_from("scheduler"):
             try:
                 client = self._client.prepare(timeout=self._timeout, version="1.3")

@@ -323,10 +323,16 @@ class UpdateContainer(tables.One, containers.UpdateContainer):
             help="CPUs of the container that must stay among its CPUs, for example 2-3,8 "
             "(needs a server with microversion 1.41).",
         )
+        parser.add_argument(
+            "--movable",
+            action=argparse.BooleanOptionalAction,
+            help="Whether the service may move the container to other CPUs and cells of its host while it runs "
+            "(needs a server with microversion 1.49).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        names = ("cpu_policy", "keep_cpus")
+        names = ("cpu_policy", "keep_cpus", "movable")
         fields = {name: value for name in names if (value := getattr(parsed_args, name)) is not None}
         if not fields:
             return super().take_action(parsed_args)
@@ -335,5 +341,6 @@ class UpdateContainer(tables.One, containers.UpdateContainer):
             # The stock command requires one of its own options. The current memory changes nothing.
             shown = self.app.client_manager.container.containers.get(parsed_args.container)
             parsed_args.memory = shown.memory
-        with versions.placed(self.app.client_manager.container, fields, options):
+        version = placement.version_for(fields, versions.PLACEMENT_VERSION)
+        with versions.placed(self.app.client_manager.container, fields, options, version):
             return super().take_action(parsed_args)

@@ -80,6 +80,7 @@ RENAME = Schema({"name": scalars.NAME}, required=("name",))
 UPDATE_SINCE = {
     "cpu_policy": microversion.PLACEMENT,
     "keep_cpus": microversion.PLACEMENT,
+    "movable": microversion.MOVES,
     **dict.fromkeys(devices.FIELDS, microversion.DEVICE_CHANGES),
 }
 
@@ -94,6 +95,7 @@ def update(settings: Settings) -> Schema:
             "keep_cpus": numa.CPU_LIST,
             "name": scalars.NAME,
             "auto_heal": scalars.B3,
+            "movable": scalars.B3,
             **devices.FIELDS,
         },
         since=UPDATE_SINCE,

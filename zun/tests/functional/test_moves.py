@@ -330,6 +330,11 @@ def test_movable_is_asked_for_and_shown_from_1_49(database, context):
         made = admin(cloud).post("/v1/containers?run=false", {**FOUR, "movable": False})
         assert (made.status, made.json["movable"]) == (202, False), made.body
         uuid = made.json["uuid"]
+        wait_for(lambda: db.get(uuid)["status"] == "Created")
+        change = {"path": f"/v1/containers/{uuid}", "body": {"movable": True}}
+        changed = admin(cloud).send("PATCH", **change)
+        assert (changed.status, changed.json["movable"], db.get(uuid)["placement"]["numa_nodes"]) == (200, True, 1)
+        assert admin(cloud, version="1.48").send("PATCH", **change).status == 400
         assert "movable" not in admin(cloud, version="1.48").get(f"/v1/containers/{uuid}").json
         assert admin(cloud).post("/v1/containers?run=false", FOUR).json["movable"] is None
         assert admin(cloud, version="1.48").post("/v1/containers", {**FOUR, "movable": True}).status == 400

@@ -157,12 +157,14 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
 
 
 def describe(container: Container, given: Given, settings: Settings) -> None:
-    """Save the changed fields that only the row has: name and auto_heal."""
+    """Save the changed fields that only the row has: name, auto_heal and movable."""
     name = given.get("name")
     if name is not None and name != container.name:
         container.rename(name, settings.unique_names)
     if given.get("auto_heal") is not None:
         container.auto_heal = given["auto_heal"]
+    if given.get("movable") is not None:
+        container.placement = {**(container.placement or {}), "movable": given["movable"]}
     container.save()
 
 

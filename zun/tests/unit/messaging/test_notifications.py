@@ -87,7 +87,9 @@ def sent():
 ENVELOPE = ("event_type", "publisher_id", "priority", "payload")
 
 
-@pytest.mark.parametrize("event", [*(f"container.{status.lower()}" for status in EVENTS), "container.moved", "host.audit"])
+@pytest.mark.parametrize(
+    "event", [*(f"container.{status.lower()}" for status in EVENTS), "container.moved", "host.audit"]
+)
 def test_each_sample_is_what_is_sent(event):
     found = json.loads((SAMPLES / f"{event}.json").read_text())
     assert sent()[event] == found, "write the samples anew: python -m zun.tests.unit.messaging.test_notifications"
