@@ -387,3 +387,28 @@ def test_version_1_names_the_unit_of_a_process(machine):
     machine.thread(101, "3", name="dd", group="9:name=systemd:/system.slice/a.service\n3:cpuset:/\n0::/\n")
     (seen,) = other_processes(machine.root, CpuSet("3"), [], unplaced=False)
     assert seen.id == "/system.slice/a.service"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(
+            "total=9 N0=4 N1=5\nfile=3 N0=3 N1=0\nanon=6 N0=1 N1=5\nhierarchical_total=9 N0=4 N1=5\n"
+            "hierarchical_file=3 N0=3 N1=0\nhierarchical_anon=5 N0=1 N1=4\nhierarchical_unevictable=1 N0=0 N1=1\n",
+            {0: 4096, 1: 5 * 4096},
+            id="version-1-with-locked-pages",
+        ),
+        pytest.param(NUMA_STAT_V2, {0: 4096, 1: 8192}, id="version-2"),
+    ],
+)
+def test_anonymous_pages_of_a_group(content, expected):
+    assert numa_stat(content.encode(), 4096, anonymous=True) == expected
+
+
+def test_anonymous_pages_of_processes():
+    lines = (
+        "7f1 default file=/bin/python3 mapped=3 N0=3 kernelpagesize_kB=4\n"
+        "7f2 default anon=2 dirty=2 N1=2 kernelpagesize_kB=4\n"
+        "7f3 default file=/lib/libc.so anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n"
+    )
+    assert numa_maps(lines.encode(), anonymous=True) == {0: 4096, 1: 8192}

@@ -5,6 +5,7 @@ from oslo_config import cfg
 from zun.common import exceptions
 from zun.messaging import releases, rpc
 from zun.messaging.compute_api import MESSAGES, ComputeAPI
+from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
 from zun.tests.unit.messaging import wire
 
@@ -85,3 +86,13 @@ def test_a_pinned_client_sends_the_arguments(context, sent, action):
         ComputeAPI(transport, pin=pin).act(context, container, action, arguments)
     old = ("h1", message, version, {"container": container, **arguments})
     assert sent == [old, ("h1", "look", "1.6", {"uuid": "7c1e4b2a"})]
+
+
+def test_moves_need_hosts_and_schedulers_of_this_release(context):
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
+    for pin, known in ((releases.RELEASES["1.0"], False), (None, True)):
+        compute = ComputeAPI(transport, pin=pin)
+        assert (compute.can_act("start"), compute.can_act("move")) == (True, known)
+    old = SchedulerAPI(transport, pin=releases.RELEASES["1.0"])
+    with pytest.raises(exceptions.Conflict, match="plan no moves"):
+        old.find_moves(context, Container())
