@@ -33,6 +33,9 @@
 #                   odd    (5 nodes: a memory-less node, a CPU-less node,
 #                           unequal sizes, asymmetric-looking distances)
 #   NUMAVM_QEMU     more qemu arguments
+#   NUMAVM_KERNEL   more words for the kernel, at a boot from scratch, such as
+#                   systemd.unified_cgroup_hierarchy=0 for version 1 of control
+#                   groups (bookworm)
 #   NUMAVM_FRESH    1: throw away disk changes at halt (default 0; a resumed
 #                   guest always does)
 #   NUMAVM_COLD     1: boot from scratch though a saved state exists
@@ -404,7 +407,7 @@ boot() {
     TMPDIR=$DIR setsid -f qemu-system-x86_64 -name numavm -machine $MACHINE,usb=off,vmport=off -accel $accel -cpu $cpu \
         -smp "$SMP" -m "$MEM" "${NUMA[@]}" \
         -kernel vmlinuz -initrd initrd.img \
-        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog no_timer_check tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on udev.event_timeout=3600 $KERNEL" \
+        -append "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off nokaslr nowatchdog no_timer_check tsc=unstable audit=0 apparmor=0 rcupdate.rcu_cpu_stall_timeout=300 workqueue.watchdog_thresh=0 random.trust_cpu=on udev.event_timeout=3600 $KERNEL ${NUMAVM_KERNEL:-}" \
         -drive file=$disk,format=raw,$DRIVE,cache=unsafe,snapshot=$snap \
         -netdev "user,id=n0,hostfwd=tcp:127.0.0.1:$port-:22" -device virtio-net-pci,netdev=n0,romfile= \
         -device virtio-rng-pci "${share[@]}" "${DEVICES[@]}" "${more[@]}" ${NUMAVM_QEMU:-} \

@@ -5,6 +5,7 @@ import contextlib
 import random
 import types
 import uuid
+from dataclasses import replace
 
 import pytest
 from keystoneauth1 import adapter as ks_adapter
@@ -12,7 +13,7 @@ from keystoneauth1 import exceptions as ks_exc
 
 from zun.common import exceptions
 from zun.db import aggregates
-from zun.objects.placement import held_plan
+from zun.objects.placement import held_plan, placement_request
 from zun.placement import reporter
 from zun.placement.allocations import Holding, cell_uuid, root_uuid
 from zun.placement.client import Consumer, PlacementClient
@@ -29,7 +30,8 @@ from zun.tests.integration.beside_placement import (
     rows,
 )
 from zun.tests.integration.programs import free_port
-from zun.topology import CellShare, CpuSet, Plan
+from zun.topology import CellShare, CpuSet, Plan, plan
+from zun.topology.cpuset import union
 from zun.topology.foreign import ForeignShare
 
 
@@ -90,6 +92,22 @@ def test_resize_and_delete_follow(cloud, placement_client, names):
     made.cloud.compute_api.delete(CONTEXT, made.cloud.settled(container), force=True)
     made.cloud.gone(container)
     wait_for(lambda: placement_client.consumer(container.uuid) == Consumer({}))
+
+
+@pytest.mark.parametrize("mode", ["report", "enforce"])
+def test_a_move_follows(cloud, placement_client, names, mode):
+    made, host = cloud(mode), names[0]
+    container = made.run(cpu=2.0, **DEDICATED)
+    wait_for(lambda: equal(placement_client, names[:1]))
+    tracker, old = made.cloud.agents[host].tracker, held_plan(container)
+    home = union([tracker.topology.cell(node).cpus for node in old.cells])
+    elsewhere = replace(tracker.topology, dedicated_set=tracker.topology.cpus - home)
+    new = plan(elsewhere, tracker.usage, placement_request(container))
+    made.cloud.compute_api.move(CONTEXT, container, new)
+    (cell,) = (cell_uuid(host, node) for node in new.cells)
+    assert not new.cells.keys() & old.cells.keys()
+    wait_for(lambda: ledger(placement_client, host) == {container.uuid: {cell: {"PCPU": 2, "MEMORY_MB": 64}}})
+    assert tracker.usage.claim(container.uuid).cpus == new.cpus
 
 
 @pytest.mark.parametrize("mode", ["report", "enforce"])

@@ -75,16 +75,20 @@ def threads(pid: int) -> list[str]:
 
 
 def group_of(pid: int) -> pathlib.Path:
-    """The folder of a process's group in the unified hierarchy (cgroup version 2)."""
-    (line,) = (
-        each for each in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines() if each.startswith("0::")
-    )
-    return CGROUPS / line.removeprefix("0::").strip("/")
+    """The folder of a process's group in the unified hierarchy (cgroup version 2), or in the cpuset's of version 1."""
+    lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    if (CGROUPS / "cgroup.controllers").exists():
+        (line,) = (each for each in lines if each.startswith("0::"))
+        return CGROUPS / line.removeprefix("0::").strip("/")
+    (path,) = (each.split(":", 2)[2] for each in lines if "cpuset" in each.split(":")[1].split(","))
+    return CGROUPS / "cpuset" / path.strip("/")
 
 
 def effective(group: pathlib.Path) -> tuple[CpuSet, CpuSet]:
     """CPUs and memory nodes of a group, as the kernel arrived at them."""
-    cpus, mems = ((group / f"cpuset.{kind}.effective").read_text().strip() for kind in ("cpus", "mems"))
+    unified = (group / "cpuset.cpus.effective").exists()
+    names = ("cpus.effective", "mems.effective") if unified else ("effective_cpus", "effective_mems")
+    cpus, mems = ((group / f"cpuset.{name}").read_text().strip() for name in names)
     return CpuSet(cpus), CpuSet(mems)
 
 
