@@ -336,7 +336,7 @@ class Ours:
 
 def configuration() -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    options.register_opts(conf)
+    conf.register_opts(options.OPTS, group=options.GROUP)
     conf([], default_config_files=[], default_config_dirs=[])
     return conf
 

@@ -305,7 +305,7 @@ def test_an_administrator_defragments_a_host(database, context):
     ("body", "reason"),
     [
         ({"cpu": 5}, "one: it has 4 CPUs left of the 5 that are wanted"),
-        ({"cpu": 4, "memory": 5000}, "5000 MiB are wanted on one cell, and no cell can have them free"),
+        ({"cpu": 4, "memory": 5000}, "4 CPUs and 5000 MiB are wanted on one cell, which no moves can free"),
         ({"cpu": 2, "cpu_policy": "shared"}, "only for dedicated containers"),
     ],
 )
