@@ -37,6 +37,7 @@ class HostParts:
     """The objects that work on containers. With the shared ``operations``, one at a time works on a container."""
 
     operations: Operations
+    objects: RuntimeObjects
     creation: Creation
     lifecycle: Lifecycle
     resizer: Resizer
@@ -104,6 +105,7 @@ class HostParts:
         road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.names)
         return cls(
             operations=operations,
+            objects=objects,
             creation=creation,
             lifecycle=lifecycle,
             resizer=resizer,

@@ -266,6 +266,9 @@ class ComputeService:
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
+        strange = runtime.keys() - {each.uuid for each in containers}
+        for uuid in self.parts.objects.remove_evacuated(context, self._host, strange):
+            del runtime[uuid]
         lost = self.tracker.recover_lost(containers, runtime)
         self.parts.reconciler.restore(containers, runtime, lost)
         unplugged = self._networks.unsettled(context, containers)

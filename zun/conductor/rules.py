@@ -319,6 +319,7 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "get_by_uuid"): (own_container("uuid"),),
     ("Container", "list_by_host"): (own_name("hostname"),),
     ("Container", "list_by_uuids"): (anybody,),  # see OWN_ONLY
+    ("Container", "evacuated"): (own_name("hostname"),),
     ("Container", "list_by_capsule"): (own_container("uuid"),),
     ("Container", "save_claim"): (own_name("hostname"), own_values, in_range, as_asked, claimable),
     ("Container", "save_changed_claim"): (own_name("hostname"), own_values, in_range, as_asked, own_container()),

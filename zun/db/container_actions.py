@@ -215,14 +215,24 @@ def note_arguments(
 
 
 def insert_in(
-    connection: sa.Connection, container_uuid: str, action: str, arguments: Mapping[str, Any], **who: str | None
+    connection: sa.Connection, container_uuid: str, action: str, arguments: Mapping[str, Any] | None, **who: str | None
 ) -> None:
-    """Record an open action in the caller's transaction.
+    """Record an open action in the caller's transaction. ``arguments`` is None for one that a message begins.
 
     ``who`` has ``request_id``, ``user_id``, ``project_id`` and ``client_address``.
     """
-    values = {"container_uuid": container_uuid, "action": action, "arguments": dict(arguments), **who}
+    given = None if arguments is None else dict(arguments)
+    values = {"container_uuid": container_uuid, "action": action, "arguments": given, **who}
     connection.execute(table.insert(), {**values, "start_time": timeutils.utcnow()})
+
+
+def end_all_in(connection: sa.Connection, container_uuid: str, message: str) -> None:
+    """End what is open of a container in an error, in the caller's transaction."""
+    now = timeutils.utcnow()
+    open_ = (table.c.container_uuid == container_uuid, table.c.finish_time.is_(None))
+    for ident in connection.execute(sa.select(table.c.id).where(*open_)).scalars().all():
+        connection.execute(table.update().where(table.c.id == ident).values(finish_time=now, message=ERROR))
+        _end_steps(connection, ident, now)
 
 
 @session.retry

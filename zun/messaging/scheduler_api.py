@@ -54,9 +54,12 @@ class SchedulerAPI:
         except exceptions.HostUnavailable as exc:
             raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
 
-    def create(self, context: RequestContext, container: Container) -> None:
-        """Cast: find a host for an accepted container and hand it over."""
-        self._client.cast(context, "create", container=container)
+    def create(
+        self, context: RequestContext, container: Container, *, tried: Mapping[str, str] | None = None
+    ) -> None:
+        """Cast: find a host for an accepted container and hand it over. ``tried`` are hosts that it does not get."""
+        more = {} if tried is None else {"tried": dict(tried)}
+        self._client.cast(context, "create", container=container, **more)
 
     def hand_over(
         self, context: RequestContext, container: Container, *, to: str, tried: Mapping[str, str], passed: Sequence[str]

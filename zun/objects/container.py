@@ -10,6 +10,7 @@ from zun.common.context import RequestContext
 from zun.common.mounts import mounts_of, volume_names
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
+from zun.db import evacuations as db_evacuations
 from zun.nouns import container as nouns
 from zun.objects import base
 from zun.objects.arguments import Prose
@@ -55,7 +56,7 @@ class Container(nouns.Container, base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.4"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
+    VERSION = "1.5"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing, 1.5: evacuated
 
     @base.remotable
     def create(
@@ -217,6 +218,12 @@ class Container(nouns.Container, base.ZunObject):
     def list_by_uuids(cls, context: RequestContext, uuids: Collection[str]) -> list[Self]:
         """Return the containers of any project that exist of ``uuids``, for services."""
         return [cls.from_row(context, row) for row in db.of_uuids(uuids)]
+
+    @classmethod
+    @base.remotable
+    def evacuated(cls, context: RequestContext, hostname: str, uuids: Collection[str]) -> list[str]:
+        """Return those of ``uuids`` that were taken from ``hostname`` while it was down, and are not there."""
+        return db_evacuations.of_others(hostname, uuids)
 
     @classmethod
     @base.remotable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command ``openstack appcontainer host defragment``."""
+"""Commands ``openstack appcontainer host defragment`` and ``host evacuate``."""
 
 import argparse
 import sys
@@ -84,6 +84,63 @@ class DefragmentHost(command.Lister):
                 self._failed = True
                 told = f"{told} {answer['reason']}"
         sys.stderr.write(f"{told}\n")
+
+
+class EvacuateHost(command.Lister):
+    """Have the containers of a host that is down placed on other hosts
+
+    The command of each container starts anew there; what it had written into its own file system is lost. Exits with 1
+    if a container stays, and says why.
+    """
+
+    _failed = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("host", metavar="<host>", help="Name or uuid of the host.")
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument(
+            "--host-is-down",
+            action="store_true",
+            help="Your word that no container runs on the host any more: it is switched off, or cut off from networks "
+            "and storage. Refused while its compute service sends heartbeats.",
+        )
+        which.add_argument("--dry-run", action="store_true", help="Show the containers, and take none.")
+        parser.add_argument("--wait", action="store_true", help="Wait until the containers are placed, or in Error.")
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        return super().run(parsed_args) or int(self._failed)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        manager: Any = self.app.client_manager
+        http = versions.http_at(manager.container, "appcontainer host evacuate", versions.MOVES_VERSION)
+        body = {"dry_run": True} if parsed_args.dry_run else {"host_is_down": True}
+        path = f"/v1/hosts/{versions.segment(parsed_args.host)}/evacuate"
+        _, answer = http.json_request("POST", path, body=body)
+        stay = [each for each in answer["containers"] if each["reason"] is not None]
+        self._failed = bool(stay)
+        rows = []
+        for each in answer["containers"]:
+            if each["reason"] is not None:
+                now = f"stays: {each['reason']}"
+            elif parsed_args.wait and not parsed_args.dry_run:
+                now = self._placed(http, each["container"])
+            else:
+                now = "can be taken elsewhere" if parsed_args.dry_run else "is taken elsewhere"
+            rows.append((each["container"], each["name"], now))
+        return ("Container", "Name", "Result"), rows
+
+    def _placed(self, http: Any, uuid: str) -> str:
+        """Wait until the container is placed or in Error, and return its host or the reason."""
+        while True:
+            _, shown = http.json_request("GET", f"/v1/containers/{uuid}?all_projects=true")
+            if shown["status"] == "Error":
+                self._failed = True
+                return f"Error: {shown['status_reason']}"
+            if shown["status"] != "Creating":
+                return f"{shown['status']} on {shown['host']}"
+            time.sleep(PAUSE)
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -24,6 +24,12 @@ RULES = (
         "Audit a compute host: compare where its containers run with their plans, and repair containers that drifted.",
         "POST /v1/hosts/{host}/audit",
     ),
+    rule(
+        "host:evacuate",
+        ADMIN,
+        "Have the containers of a compute host that is down placed on other hosts.",
+        "POST /v1/hosts/{host}/evacuate",
+    ),
     rule("host:traits", ADMIN, "List the traits of a compute host.", "GET /v1/hosts/{host}/traits"),
     rule("host:set_traits", ADMIN, "Add traits to those of a compute host.", "PUT /v1/hosts/{host}/traits"),
 )

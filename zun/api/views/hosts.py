@@ -64,6 +64,20 @@ class Cell(TypedDict):
     distances: dict[str, int]
 
 
+class Taken(TypedDict):
+    """A container of a host that is down. ``reason`` says why it stays, null if it is taken elsewhere."""
+
+    container: str
+    name: str
+    runs: bool
+    reason: str | None
+
+
+class Evacuation(TypedDict):
+    host: str
+    containers: list[Taken]
+
+
 class Claim(TypedDict):
     """The resources that one container holds.
 

@@ -180,6 +180,8 @@ class Resizer:
                 self._settle(current, plan)
             elif not self._tracker.disagrees(uuid, None):
                 return
+            elif self._objects.remove_evacuated(context, self._hostname, [uuid]):
+                self._holdings.released(context, uuid, None)
             elif self._has_lost(current):
                 LOG.info("Container %s keeps what its row has lost; the audit tells of it", uuid)
             else:

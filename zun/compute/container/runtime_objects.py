@@ -6,7 +6,7 @@ The object is found by the container's uuid, so that each step may be done twice
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from oslo_utils import timeutils
 
@@ -216,6 +216,17 @@ class RuntimeObjects:
         if view is not None and (found := disagreements(cpus, plan.mems, view)):
             raise exceptions.PinningMismatch(reason="; ".join(found))
         return state
+
+    def remove_evacuated(self, context: RequestContext, hostname: str, uuids: Collection[str]) -> list[str]:
+        """Remove the objects of those of ``uuids`` that were taken from this host while it was down; return these.
+
+        Their containers are on other hosts by now, or wait for one. Nobody may claim what they run on before.
+        """
+        taken = Container.evacuated(context, hostname, list(uuids)) if uuids else []
+        for uuid in taken:
+            LOG.warning("Container %s was taken to another host while this one was down; its object is removed", uuid)
+            self._driver.delete(Container(context, uuid=uuid, name=uuid, container_id=None), force=True)
+        return taken
 
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
         """Remove it, those of a capsule's members before and what only they mounted after: else nothing would ever.

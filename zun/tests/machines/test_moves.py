@@ -29,9 +29,9 @@ def _moved(containers, uuid):
     def ended():
         actions = containers.api.get(f"/containers/{uuid}/container_actions")["containerActions"]
         shown = containers.api.get(f"/containers/{uuid}/container_actions/{actions[0]['request_id']}")
-        (step, *_) = shown["containerAction"]["events"] or [None]
+        (step, *_) = shown["events"] or [None]
         done = step is not None and step["finish_time"]
-        return (shown["containerAction"]["action"], step["result"], step["traceback"]) if done else None
+        return (shown["action"], step["result"], step["traceback"]) if done else None
 
     return wait_for(ended, PATIENCE)
 

@@ -33,6 +33,7 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_capsule_show",
         "appcontainer_explain",
         "appcontainer_host_defragment",
+        "appcontainer_host_evacuate",
         "appcontainer_group_create",
         "appcontainer_group_delete",
         "appcontainer_group_list",

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/v1/hosts``: the compute hosts, their resources and who holds them, for administrators."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zun.api import microversion, paging
-from zun.api.controllers.v1 import host_up
+from zun.api.controllers.v1 import host_up, one_container
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.free_amounts import FreeAmounts
 from zun.api.microversion import v1
@@ -14,13 +15,16 @@ from zun.api.request import Call
 from zun.api.routes import Answer, Route
 from zun.api.schemas import hosts as schemas
 from zun.api.views import hosts as views
-from zun.common import zones
+from zun.common import exceptions, zones
 from zun.common.states import Kind
 from zun.db import aggregates as db_aggregates
 from zun.db import compute_nodes as db
 from zun.db import containers as db_containers
+from zun.db import evacuations
 from zun.db.compute_nodes import HostUsage
+from zun.objects import Container
 
+LOG = logging.getLogger(__name__)
 NOTHING_HELD = HostUsage()
 Row = Mapping[str, Any]
 
@@ -50,6 +54,7 @@ def _named(access: Access) -> Callable[[Row], bool]:
 class Hosts:
     def __init__(self, dependencies: Dependencies) -> None:
         self._compute = dependencies.compute_api
+        self._scheduler = dependencies.scheduler_api
         self._settings = dependencies.settings
         self._amounts = FreeAmounts()
 
@@ -73,6 +78,15 @@ class Hosts:
                 waits=True,
                 arguments=schemas.AUDIT,
                 returns=views.Audit,
+            ),
+            Route(
+                "POST",
+                "hosts/{host}/evacuate",
+                self.evacuate,
+                since=microversion.MOVES,
+                json_only=True,
+                body=schemas.EVACUATE,
+                returns=views.Evacuation,
             ),
             Route("GET", "hosts/{host}/traits", self.traits, since=microversion.TRAITS, returns=views.Traits),
             Route(
@@ -169,3 +183,44 @@ class Hosts:
         host = db.find(call.parameters["host"])["hostname"]
         host_up.require(host, self._settings)
         return Answer(self._compute.audit(call.context, host, repair=given.get("repair", False)))
+
+    def evacuate(self, call: Call) -> Answer:
+        """Have the containers of a host that is down placed elsewhere, but for those that can live only there.
+
+        Nobody but the operator knows that the host runs no container any more: ``host_is_down`` is the operator's word.
+        """
+        given = schemas.EVACUATE(call.body)
+        call.access.require("host:evacuate")
+        host = str(db.find(call.parameters["host"])["hostname"])
+        if not given.get("dry_run"):
+            if not given.get("host_is_down"):
+                raise exceptions.InvalidValue(
+                    f"host_is_down: it must be true, by which you say that no container runs on host {host} any more. "
+                    "Switch the host off first, or cut it off from networks and storage."
+                )
+            if host_up.is_up(host, self._settings):
+                raise exceptions.Conflict(
+                    f"Host {host} is up: its compute service sends heartbeats. Only a host that is down is evacuated."
+                )
+        taken: list[views.Taken] = []
+        for row in evacuations.containers_of(host):
+            reason = evacuations.obstacle(row)
+            if reason is None and not given.get("dry_run"):
+                reason = self._take(call, row)
+            runs = evacuations.runs_again(row)
+            taken.append({"container": row["uuid"], "name": row["name"], "runs": runs, "reason": reason})
+        return Answer({"host": host, "containers": taken})
+
+    def _take(self, call: Call, row: Row) -> str | None:
+        """Have a container placed elsewhere. Return why not, or None."""
+        generation = evacuations.take(row, **one_container.who(call))
+        if generation is None:
+            return "it has changed a moment ago: ask again"
+        context, uuid = call.context, row["uuid"]
+        try:
+            self._scheduler.host_changed(context, host=row["host"], generation=generation, uuid=uuid)
+            tried = {row["host"]: "it was evacuated"}
+            self._scheduler.create(context, Container.get_by_uuid(context, uuid), tried=tried)
+        except exceptions.ZunError as exc:  # schedulers search for containers without a host
+            LOG.warning("Container %s will be placed later: %s", uuid, exc)
+        return None

@@ -191,6 +191,7 @@ CASES: dict[str, Sequence[Case]] = {
     "GET hosts/{host}": (administer(),),
     "GET hosts/{host}/topology": (administer(),),
     "POST hosts/{host}/audit": (administer(),),
+    "POST hosts/{host}/evacuate": (administer(body={"dry_run": True}),),
     "GET hosts/{host}/traits": (administer(),),
     "PUT hosts/{host}/traits": (administer(body={"traits": []}),),
     "GET services": (administer(),),

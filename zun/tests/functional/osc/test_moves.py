@@ -9,7 +9,7 @@ import pytest
 from osc_lib import exceptions
 
 from zun.osc import moves
-from zun.osc.moves import DefragmentHost
+from zun.osc.moves import DefragmentHost, EvacuateHost
 from zun.tests.functional.osc.recorder import Asked, client, serving
 
 MOVE = {
@@ -116,3 +116,53 @@ def test_one_host_or_all_and_a_size(capsys, argv):
 def test_an_older_server():
     with pytest.raises(exceptions.CommandError, match=r"needs a container service with API microversion 1\.49"):
         run(ANSWER, "one", "--for", "4", max_version="1.48")
+
+
+TAKEN = {"container": "c-1", "name": "web", "runs": True, "reason": None}
+STAYS = {"container": "c-2", "name": "db", "runs": True, "reason": "it mounts volumes"}
+
+
+def evacuated(*argv, containers=(TAKEN,), shown=None):
+    """Return the exit code, the results, and the body that was sent."""
+    out = io.StringIO()
+    answers = {
+        ("POST", "/v1/hosts/one/evacuate"): (200, {"host": "one", "containers": list(containers)}),
+        ("GET", "/v1/containers/c-1?all_projects=true"): (200, shown),
+    }
+    with serving(answers, max_version="1.49") as server:
+        manager = types.SimpleNamespace(container=client(server))
+        command = EvacuateHost(types.SimpleNamespace(stdout=out, client_manager=manager), None)
+        code = command.run(command.get_parser("openstack").parse_args(["one", *argv, "-f", "json"]))
+    return code, [row["Result"] for row in json.loads(out.getvalue())], server.asked_of_v1[0].body
+
+
+@pytest.mark.parametrize(
+    ("argv", "more", "expected"),
+    [
+        (("--dry-run",), {}, (0, ["can be taken elsewhere"], {"dry_run": True})),
+        (("--host-is-down",), {}, (0, ["is taken elsewhere"], {"host_is_down": True})),
+        (
+            ("--host-is-down",),
+            {"containers": (TAKEN, STAYS)},
+            (1, ["is taken elsewhere", "stays: it mounts volumes"], {"host_is_down": True}),
+        ),
+        (
+            ("--host-is-down", "--wait"),
+            {"shown": {"status": "Running", "host": "two"}},
+            (0, ["Running on two"], {"host_is_down": True}),
+        ),
+        (
+            ("--host-is-down", "--wait"),
+            {"shown": {"status": "Error", "status_reason": "full"}},
+            (1, ["Error: full"], {"host_is_down": True}),
+        ),
+    ],
+)
+def test_what_becomes_of_the_containers_of_a_host(argv, more, expected):
+    assert evacuated(*argv, **more) == expected
+
+
+@pytest.mark.parametrize("argv", [(), ("--wait",), ("--dry-run", "--host-is-down")])
+def test_an_evacuation_needs_a_word(capsys, argv):
+    with pytest.raises(SystemExit):
+        evacuated(*argv)

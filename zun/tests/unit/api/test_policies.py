@@ -41,6 +41,7 @@ ADMIN = [
     "host:topology",
     "host:topology:holders",
     "host:audit",
+    "host:evacuate",
     "host:traits",
     "host:set_traits",
     "group:get_all_all_projects",
