@@ -320,6 +320,8 @@ class SchedulerEndpoint:
         with metrics.DECISION_SECONDS.time():
             answer, keeper = self._select_and_book(spec, alternates, passed, may_hand_over)
         if isinstance(answer, select.NoValidHost):
+            if self._rearranger.waits(context, container):
+                return
             moves = self._rearranger.helping(spec, answer)
             if moves is not None and self._rearranger.begin(context, container, moves):
                 metrics.DECISIONS.labels("rearranged").inc()

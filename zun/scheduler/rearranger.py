@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_utils import timeutils
+
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.states import Status
@@ -31,7 +33,8 @@ NEVER, SUGGEST, IN_PLACE = "never", "suggest", "in-place"
 """The values of [scheduler] rearrange."""
 
 MOVED_FOR = "moved_for"
-"""The member of a container's ``request`` that says that others were moved for it."""
+"""The member of a container's ``request`` that says which others were moved for it: their ``movers``, the
+``request_id`` of the moves, and ``until`` when, in seconds since 1970, the container waits for them."""
 
 DEADLINE = 45
 """Seconds that a container waits for the moves of others. Less than lost_after, so that nobody places it meanwhile."""
@@ -45,6 +48,8 @@ class _Waiting:
     """A request that waits for the moves of others."""
 
     context: RequestContext
+    request_id: str
+    """The id of the request that the moves belong to."""
     movers: tuple[str, ...]
     deadline: float
 
@@ -103,7 +108,12 @@ class Rearranger:
         """
         if self._use != IN_PLACE or container.request.get(MOVED_FOR) or not self._compute_api.can_act("move"):
             return False
-        marked = {**container.request, MOVED_FOR: True}
+        mark = {
+            "movers": sorted(found.owners),
+            "request_id": context.request_id,
+            "until": timeutils.utcnow_ts(microsecond=True) + DEADLINE,
+        }
+        marked = {**container.request, MOVED_FOR: mark}
         if not db.update_if(container.uuid, {"host": None, "status": Status.CREATING}, {"request": marked}):
             return False
         who = {"request_id": context.request_id, "user_id": context.user_id, "project_id": container.project_id}
@@ -117,8 +127,24 @@ class Rearranger:
                 self._compute_api.act(context, Container.from_row(context, row), "move", {})
         if accepted:
             LOG.info("Container %s waits for moves of %d others on %s", container.uuid, len(accepted), found.hostname)
-            self._waiting[container.uuid] = _Waiting(context, tuple(accepted), self._clock() + DEADLINE)
+            deadline = self._clock() + DEADLINE
+            self._waiting[container.uuid] = _Waiting(context, context.request_id, tuple(accepted), deadline)
         return bool(accepted)
+
+    def waits(self, context: RequestContext, container: Container) -> bool:
+        """Return whether ``container`` waits for moves that a scheduler began before it was killed.
+
+        If so, ``ready`` returns the container when the moves have ended or its time is over.
+        """
+        mark = container.request.get(MOVED_FOR)
+        if not isinstance(mark, Mapping):
+            return False
+        left = min(mark["until"] - timeutils.utcnow_ts(microsecond=True), DEADLINE)
+        waiting = _Waiting(context, mark["request_id"], tuple(mark["movers"]), self._clock() + left)
+        if left <= 0 or not _under_way(waiting):
+            return False
+        self._waiting[container.uuid] = waiting
+        return True
 
     def ready(self) -> list[tuple[RequestContext, str]]:
         """Return the uuids of containers for which others have moved, or were to. Each is returned once."""
@@ -147,7 +173,7 @@ class Rearranger:
 def _under_way(waiting: _Waiting) -> bool:
     """Return whether a move of the request has not ended."""
     return any(
-        action["action"] == "move" and action["request_id"] == waiting.context.request_id
+        action["action"] == "move" and action["request_id"] == waiting.request_id
         for mover in waiting.movers
         for action in db_actions.wanted(mover)
     )

@@ -255,7 +255,7 @@ def test_the_scheduler_moves_others_in_place(database, context):
         pids = [cloud.drivers["one"].show(each).pid for each in pairs]
         big = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=512, request={"run": True})
         assert big.status == "Running", big.status_reason
-        assert big.request["moved_for"] is True
+        assert set(big.request["moved_for"]["movers"]) < {each.uuid for each in pairs}
         assert [cloud.drivers["one"].show(each).pid for each in pairs] == pids
         moves = [len(db_actions.of_container(each.uuid)) for each in pairs]
         assert sorted(moves) == [0, 1]
@@ -268,8 +268,24 @@ def test_a_request_that_moves_did_not_help_is_refused(database, context):
         for each in fragmented(cloud, context):
             cloud.drivers["one"].kernel.narrowed[each.uuid] = CpuSet([min(held_plan(each).cpus)])
         big = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=512)
-        assert (big.status, big.request["moved_for"]) == ("Error", True)
+        assert (big.status, len(big.request["moved_for"]["movers"])) == ("Error", 1)
         assert "No valid host" in big.status_reason
+
+
+def test_a_restarted_scheduler_waits_for_moves(database, context):
+    """The scheduler is killed after it began the moves, and looks for lost requests when it starts again."""
+    with suggesting("in-place") as cloud:
+        fragmented(cloud, context)
+        go_on = threading.Event()
+        cloud.drivers["one"].before("update", lambda _: go_on.wait(60))
+        big = cloud.submit(context, cpu_policy="dedicated", cpu=4.0, memory=512)
+        waiting = cloud.scheduler.endpoint._rearranger._waiting
+        wait_for(lambda: waiting)
+        waiting.clear()
+        cloud.scheduler.endpoint.sweep(0)
+        assert db.get(big.uuid)["status"] == "Creating"
+        go_on.set()
+        assert cloud.settled(big).status == "Running"
 
 
 def test_an_administrator_defragments_a_host(database, context):

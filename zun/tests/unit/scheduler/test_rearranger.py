@@ -20,7 +20,7 @@ def test_a_request_is_ready_once_its_moves_have_ended(moving):
     now = [0.0]
     rearranger = Rearranger(None, (), None, clock=lambda: now[0])
     context = RequestContext()
-    rearranger._waiting["big"] = _Waiting(context, ("a", "b"), DEADLINE)
+    rearranger._waiting["big"] = _Waiting(context, context.request_id, ("a", "b"), DEADLINE)
     moving["b"] = [{"action": "move", "request_id": context.request_id}]
     assert rearranger.ready() == []
     moving["b"] = [{"action": "stop", "request_id": context.request_id}, {"action": "move", "request_id": "req-other"}]
@@ -32,7 +32,7 @@ def test_a_request_does_not_wait_for_ever(moving):
     now = [0.0]
     rearranger = Rearranger(None, (), None, clock=lambda: now[0])
     context = RequestContext()
-    rearranger._waiting["big"] = _Waiting(context, ("a",), DEADLINE)
+    rearranger._waiting["big"] = _Waiting(context, context.request_id, ("a",), DEADLINE)
     moving["a"] = [{"action": "move", "request_id": context.request_id}]
     now[0] = DEADLINE - 1
     assert rearranger.ready() == []
