@@ -143,10 +143,7 @@ class Road:
         try:
             return self._go(context, uuid, row, lane)
         finally:
-            with self._lock:
-                followers = self._followers.pop(uuid, ())
-            for each in followers:
-                self._queue.put(key_of(each))
+            self._wake_followers(uuid)
 
     def beside(self, uuid: str) -> None:
         """Do what makes a stop end sooner, while the stop waits for processes."""
@@ -177,6 +174,14 @@ class Road:
         if row.status == Status.REBUILDING:  # which nothing else ends
             row.status = Status.ERROR
         row.save()
+        self._wake_followers(uuid)
+
+    def _wake_followers(self, uuid: str) -> None:
+        """Have the containers looked at whose moves wait for the move of this one."""
+        with self._lock:
+            followers = self._followers.pop(uuid, ())
+        for each in followers:
+            self._queue.put(key_of(each))
 
     def _go(self, context: RequestContext, uuid: str, row: Container | None, lane: Lane) -> Next | None:
         """Perform the steps that are next. ``row`` is the container's row as it was read just now."""

@@ -132,6 +132,20 @@ def test_a_move_that_fails_changes_nothing(cloud, context, driver, container, tr
     assert {*tracker.usage.owners} - {"somebody"} == {container.uuid}
 
 
+def test_a_move_goes_on_when_the_one_before_is_given_up(cloud, context, tracker):
+    one, two = (cloud.run(context, **PAIR) for _ in range(2))
+    new = plan(tracker.topology, tracker.usage, PlacementRequest(2, 512))
+    batch, road = admin_context(), cloud.agents["one"].parts.road
+    who = {"request_id": batch.request_id, "user_id": None, "project_id": one.project_id}
+    db_actions.note_arguments(one.uuid, "move", {"cpuset": new.to_dict(), "after": []}, **who)  # and no message
+    cloud.compute_api.want(batch, two, "move", cpuset=held_plan(one).to_dict(), after=[one.uuid])
+    wait_for(lambda: cloud.quiet("one", two.uuid))
+    road.gave_up(one.uuid, RuntimeError("its row cannot be read"))
+    action, ((_, result, reason),) = ended(two.uuid)
+    assert (action, result) == ("move", "Error")
+    assert "taken" in reason
+
+
 @pytest.mark.parametrize("case", ["shared", "mixed"])
 def test_only_dedicated_containers_move(cloud, context, tracker, case):
     fields = {"shared": {"cpu": 1.0, "memory": 64}, "mixed": {"cpu_policy": "mixed", "cpu": 2.0, "memory": 64}}[case]
