@@ -49,6 +49,25 @@ def check_memory(mems: CpuSet, anonymous: Mapping[int, int]) -> None:
     )
 
 
+def check_huge_pages(mems: CpuSet, used: Mapping[int, Mapping[int, int]]) -> None:
+    """Raise Conflict if huge pages of a moved container stayed on other nodes than ``mems``: others get these pages.
+
+    ``used`` is the number of pages in use by memory node and size in KiB, for example ``{0: {2048: 3}}``.
+    """
+    left = [
+        f"{count} of {size} KiB on memory node {node}"
+        for node, pages in sorted(used.items())
+        for size, count in sorted(pages.items())
+        if count and node not in mems
+    ]
+    if left:
+        raise exceptions.Conflict(
+            f"The kernel did not move all huge pages of the container to memory nodes {mems}: {', '.join(left)}. The "
+            "container is where it was before. Restart the container instead, or look for programs that use huge pages "
+            "of these nodes beside their claims."
+        )
+
+
 def _size(plan: Plan) -> tuple[Any, ...]:
     shares = plan.cells.values()
     pages: dict[int, int] = {}

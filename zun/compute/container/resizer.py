@@ -20,7 +20,6 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost
-from zun.container.driver.audit import PinningView
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.compute_api import Size
 from zun.messaging.notifications import Notifier
@@ -153,16 +152,13 @@ class Resizer:
 
         The kernel would let such a thread run anywhere on the new CPUs, which its program does not expect.
         """
-        view = self._view(container)
+        state = self._driver.show(container)
+        view = None if state is None or not state.pid else self._driver.pinning_view(container, state)
         if view is not None and (chosen := audit_rules.self_pinned(view)) is not None:
             raise exceptions.Conflict(
                 f"Container {named(container)} is not moved, since its program has chosen among its CPUs and would "
                 f"lose the choice: {chosen}. Stop the container, and move it then; or move another."
             )
-
-    def _view(self, container: Container) -> PinningView | None:
-        state = self._driver.show(container)
-        return None if state is None or not state.pid else self._driver.pinning_view(container, state)
 
     def _put_back(self, container: Container, stay: Resize) -> None:
         state = self._driver.show(container)
@@ -211,8 +207,19 @@ class Resizer:
         container.cpu_policy = resize.policy
         self._pool.change(container, new, cpu=resize.cpu, memory=resize.memory)
         self._objects.check(container, new)
-        if not resize.old.mems <= new.mems and (view := self._view(container)) is not None:
+        if not resize.old.mems <= new.mems:
+            self._check_memory(container, new)
+
+    def _check_memory(self, container: Container, new: Plan) -> None:
+        """Raise Conflict if memory of the container is on other nodes than those of ``new``."""
+        state = self._driver.show(container)
+        if state is None or not state.pid:
+            return
+        if (view := self._driver.pinning_view(container, state)) is not None:
             move_rules.check_memory(new.mems, view.anonymous)
+        huge = self._driver.huge_pages(container, state) if new.pages else None
+        if huge is not None and huge.used is not None:  # an old kernel does not count them by node
+            move_rules.check_huge_pages(new.mems, huge.used)
 
     def _undo(self, container: Container, resize: Resize) -> None:
         """Put the container back on the plan before, which is still held."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel below the in-memory driver: the sets that it knows and shows, and what an audit finds."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,8 @@ class AuditedKernel:
     - ``parents``: the groups above every container, the nearest first.
     - ``devices``: uuid -> how its devices are given to it.
     - ``intruders``: candidates; an audit reports those on its CPUs.
-    - ``huge_pages``: uuid -> pages in use by memory node and size in KiB, for example ``{uuid: {0: {2048: 3}}}``.
+    - ``huge_pages``: uuid -> pages in use by memory node and size in KiB, for example ``{uuid: {0: {2048: 3}}}``. An
+      update of memory nodes moves them like ``pages``.
     - ``page_stock``: the huge pages of the host by memory node and size in KiB.
     - ``limits_pages``: whether the kernel has the controller that limits huge pages.
     """
@@ -87,11 +89,18 @@ class AuditedKernel:
 
     def migrate(self, uuid: str, mems: CpuSet) -> None:
         """Move the pages of a container that are outside of ``mems`` to the first node of it."""
-        if uuid in self.pages and uuid not in self.locked:
+        if uuid in self.locked:
+            return
+        first = min(mems)
+        if uuid in self.pages:
             away = {node: size for node, size in self.pages[uuid].items() if node not in mems}
-            first = min(mems)
             kept = {node: size for node, size in self.pages[uuid].items() if node in mems}
             self.pages[uuid] = {**kept, first: kept.get(first, 0) + sum(away.values())}
+        if uuid in self.huge_pages:
+            used: dict[int, Counter[int]] = {}
+            for node, pages in self.huge_pages[uuid].items():
+                used.setdefault(node if node in mems else first, Counter()).update(pages)
+            self.huge_pages[uuid] = {node: dict(pages) for node, pages in used.items()}
 
     def found(self, cpus: CpuSet, known: Callable[[str], bool], *, processes: bool) -> list[Intruder]:
         """Return the intruders on ``cpus``, except those whose id is the uuid of a ``known`` container."""

@@ -2,6 +2,7 @@
 """Moves of containers within their host, over real messages and a real database; runtime and kernel are in memory."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,12 @@ from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
-from zun.objects.placement import held_plan
+from zun.objects.placement import held_plan, placement_request
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet, PlacementRequest, plan
+from zun.topology.cpuset import union
 from zun.topology.rearrange import Fits, rearrange
 
 PAIR = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512}
@@ -130,6 +132,28 @@ def test_a_move_that_fails_changes_nothing(cloud, context, driver, container, tr
     assert (CpuSet(state.cpuset_cpus), CpuSet(state.cpuset_mems)) == (old.cpus, old.mems)
     assert tracker.usage.claim(container.uuid).cpus == old.cpus
     assert {*tracker.usage.owners} - {"somebody"} == {container.uuid}
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_huge_pages_move_or_the_container_stays(database, context, locked):
+    bare = machine(cells=2, cores=4)
+    paged = replace(bare, cells=tuple(replace(cell, pages={2048: 16}) for cell in bare.cells))
+    with Cloud({"one": paged}, **NEVER) as cloud:
+        driver, tracker = cloud.drivers["one"], cloud.agents["one"].tracker
+        container = cloud.run(context, cpu_policy="dedicated", cpu=2.0, memory=8, placement={"mem_page_size": 2048})
+        old = held_plan(container)
+        request = placement_request(container)
+        home = union(paged.cell(node).cpus for node in old.cells)
+        away = replace(paged, dedicated_set=paged.cpus - home)
+        new = plan(away, tracker.usage, request)
+        assert old.pages == new.pages == {2048: 4}
+        driver.kernel.huge_pages[container.uuid] = {min(old.mems): {2048: 4}}
+        driver.kernel.locked |= {container.uuid} if locked else set()
+        steps, now = moved(cloud, context, container, new)
+        assert driver.kernel.huge_pages[container.uuid] == {min((old if locked else new).mems): {2048: 4}}
+        assert held_plan(now).cpus == (old if locked else new).cpus
+        if locked:
+            assert f"4 of 2048 KiB on memory node {min(old.mems)}" in steps[0][2]
 
 
 def test_a_move_goes_on_when_the_one_before_is_given_up(cloud, context, tracker):
