@@ -9,6 +9,7 @@ from typing import Any
 
 from osc_lib import exceptions
 from osc_lib.command import command
+from zunclient import exceptions as zun_exceptions
 
 from zun.osc import placement, versions
 from zun.osc.explanation import count
@@ -37,8 +38,8 @@ class DefragmentHost(command.Lister):
             metavar="<cpus>[:<MiB>]",
             type=_size,
             required=True,
-            help="Dedicated CPUs and memory of the container that shall fit, for example 8:4096. Without memory, only "
-            "the CPUs count.",
+            help="Dedicated CPUs and memory of the container that shall fit, for example 8:4096. Without memory, it "
+            "has the least that the cloud allows a container.",
         )
         parser.add_argument("--dry-run", action="store_true", help="Show the moves, and move nothing.")
         parser.add_argument("--wait", action="store_true", help="Wait until the containers have moved.")
@@ -51,8 +52,7 @@ class DefragmentHost(command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
         http = versions.http_at(manager.container, "appcontainer host defragment", versions.MOVES_VERSION)
-        cpus, memory = parsed_args.size
-        body = {"cpu": cpus, "memory": memory, "cpu_policy": "dedicated", **placement.fields(parsed_args)}
+        body = {**parsed_args.size, "cpu_policy": "dedicated", **placement.fields(parsed_args)}
         if parsed_args.host:
             body["host"] = parsed_args.host
         if parsed_args.dry_run:
@@ -143,32 +143,33 @@ class EvacuateHost(command.Lister):
             time.sleep(PAUSE)
 
 
-def _size(text: str) -> tuple[int, int]:
-    """Parse ``CPUS`` or ``CPUS:MiB``, as a type of argparse."""
+def _size(text: str) -> dict[str, int]:
+    """Parse ``CPUS`` or ``CPUS:MiB``, as a type of argparse, to members of the request."""
     cpus, colon, memory = text.partition(":")
-    return placement.at_least_one(cpus), placement.at_least_one(memory) if colon else 1
+    return {"cpu": placement.at_least_one(cpus), **({"memory": placement.at_least_one(memory)} if colon else {})}
 
 
 def _wait(http: Any, moves: list[Mapping[str, Any]], request: str | None) -> Iterator[str]:
     """Wait for the end of the moves, and yield the failures."""
     since = time.monotonic()
-    left = {each["container"]: each for each in moves}
+    left = [each["container"] for each in moves]
     while left:
-        for uuid, each in list(left.items()):
-            _, shown = http.json_request("GET", f"/v1/containers/{uuid}?all_projects=true")
-            if shown["cpuset_cpus"] == each["cpuset_cpus"]:
-                reason = None
-            else:
+        for uuid in list(left):
+            reason: str | None = "it was deleted"
+            try:
                 _, listed = http.json_request("GET", f"/v1/containers/{uuid}/container_actions")
+            except zun_exceptions.NotFound:
+                pass
+            else:
                 mine = [action for action in listed["containerActions"] if action["request_id"] == request]
-                if not any(action["message"] for action in mine):
+                if any(action["finish_time"] is None for action in mine):
                     continue
-                why = f"'openstack appcontainer action show {uuid} {request}' says why"
-                reason = f"Container {uuid} was not moved: {why}."
+                failed = any(action["message"] for action in mine)
+                reason = f"'openstack appcontainer action show {uuid} {request}' says why" if failed else None
             since = time.monotonic()
-            del left[uuid]
+            left.remove(uuid)
             if reason is not None:
-                yield reason
+                yield f"Container {uuid} was not moved: {reason}."
         if left and time.monotonic() - since > QUIET:
             raise exceptions.CommandError(f"No move has ended for {QUIET:.0f} seconds. Left: {', '.join(sorted(left))}")
         if left:

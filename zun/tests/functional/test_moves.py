@@ -372,6 +372,13 @@ def test_no_moves_help(database, context, body, reason):
         assert reason in answer.json["reason"]
 
 
+def test_memory_is_the_least_unless_given(database, context):
+    with suggesting("never", default_memory=8000) as cloud:
+        fragmented(cloud, context)
+        answer = admin(cloud).post("/v1/placement/defragment", {"cpu": 4, "dry_run": True})
+        assert (answer.status, len(answer.json["moves"])) == (200, 1), answer.body
+
+
 def test_who_may_defragment(database, context):
     with suggesting("never") as cloud:
         body = {"cpu": 4, "memory": 512}

@@ -69,7 +69,8 @@ class Placement:
         """
         given = self._defragment_schema(call.body)
         call.access.require("placement:defragment")
-        container = self._imagined(call, {"cpu_policy": CPUPolicy.DEDICATED, **given})
+        usual = {"cpu_policy": CPUPolicy.DEDICATED, "memory": int(self._settings.memory.lowest)}
+        container = self._imagined(call, {**usual, **given})
         answer = self._scheduler.find_moves(call.context, container)
         if given.get("dry_run") or not answer["moves"]:
             return Answer(views.defragmentation(answer))

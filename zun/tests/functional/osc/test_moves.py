@@ -41,7 +41,7 @@ def run(answer, *argv, max_version="1.49", **more):
     ("argv", "body"),
     [
         (("one", "--for", "4:512"), {**BODY, "host": "one"}),
-        (("--all", "--for", "4"), {**BODY, "memory": 1}),
+        (("--all", "--for", "4"), {"cpu": 4, "cpu_policy": "dedicated"}),
         (("--all", "--for", "4:512", "--dry-run", "--wait"), {**BODY, "dry_run": True}),
         (("--all", "--for", "4:512", "--numa-nodes", "2"), {**BODY, "numa_nodes": 2}),
     ],
@@ -68,19 +68,25 @@ def test_what_is_told(capsys, answer, argv, code, told):
     assert capsys.readouterr().err.endswith(told)
 
 
-def looks(cpus, message=None):
-    listed = {"containerActions": [{"request_id": None, "message": message}]}
-    return {
-        ("GET", "/v1/containers/c-1?all_projects=true"): (200, {"cpuset_cpus": cpus}),
-        ("GET", "/v1/containers/c-1/container_actions"): (200, listed),
-    }
+GONE = {"errors": [{"status": 404, "title": "Not found", "detail": "Container c-1 could not be found."}]}
+
+
+def looks(finish_time, message=None, status=200):
+    other = {"request_id": "req-other", "message": "Error", "finish_time": None}
+    listed = {"containerActions": [{"request_id": None, "message": message, "finish_time": finish_time}, other]}
+    return {("GET", "/v1/containers/c-1/container_actions"): (status, listed if status == 200 else GONE)}
 
 
 @pytest.mark.parametrize(
     ("seen", "code", "told"),
     [
-        (looks("6-7"), 0, ""),
-        (looks("0-1", "Error"), 1, "Container c-1 was not moved: 'openstack appcontainer action show c-1 None' says"),
+        (looks("2026-11-29T15:01:41"), 0, ""),
+        (
+            looks("2026-11-29T15:01:41", "Error"),
+            1,
+            "Container c-1 was not moved: 'openstack appcontainer action show c-1 None' says why.",
+        ),
+        (looks(None, status=404), 1, "Container c-1 was not moved: it was deleted."),
     ],
 )
 def test_wait_ends_with_the_moves(capsys, seen, code, told):
@@ -93,7 +99,7 @@ def test_wait_ends_with_the_moves(capsys, seen, code, told):
 
 def test_wait_gives_up(monkeypatch):
     monkeypatch.setattr(moves, "QUIET", 0.0)
-    with serving({("POST", PATH): (200, ANSWER), **looks("0-1")}, max_version="1.49") as server:
+    with serving({("POST", PATH): (200, ANSWER), **looks(None)}, max_version="1.49") as server:
         manager = types.SimpleNamespace(container=client(server))
         command = DefragmentHost(types.SimpleNamespace(stdout=io.StringIO(), client_manager=manager), None)
         with pytest.raises(exceptions.CommandError, match=r"No move has ended for 0 seconds. Left: c-1"):
