@@ -6,13 +6,13 @@ and puts the moves into their order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zun.common.states import ALLOWED, Kind
 from zun.objects.placement import ASKED_AS, cpuset_record, held_plan, placement_request
 from zun.scheduler.host_state import HostState
-from zun.topology import Isolation, PlacementRequest
+from zun.topology import Isolation, PlacementRequest, Plan
 from zun.topology.ranges import MALFORMED
 from zun.topology.rearrange import Fits, Move, Stuck, rearrange
 
@@ -94,6 +94,7 @@ def movable(rows: Iterable[Mapping[str, Any]], *, by_default: bool) -> dict[str,
     for row in rows:
         try:
             plan, request = held_plan(row), placement_request(row)
+            request = request if plan is None else _with_its_pages(request, plan)
         except MALFORMED:  # written by hand
             continue
         allowed = (row["placement"] or {}).get(MOVABLE)
@@ -110,6 +111,14 @@ def movable(rows: Iterable[Mapping[str, Any]], *, by_default: bool) -> dict[str,
         ):
             found[row["uuid"]] = request
     return found
+
+
+def _with_its_pages(request: PlacementRequest, plan: Plan) -> PlacementRequest:
+    """Return ``request`` for pages of the size that ``plan`` has: a move changes no page, whatever was asked for."""
+    if request.page_size not in ("any", "large"):
+        return request
+    sizes = {size for share in plan.cells.values() for size, count in share.pages.items() if count}
+    return replace(request, page_size=max(sizes, default="small"))
 
 
 def cheapest(

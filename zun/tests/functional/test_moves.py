@@ -379,6 +379,25 @@ def test_memory_is_the_least_unless_given(database, context):
         assert (answer.status, len(answer.json["moves"])) == (200, 1), answer.body
 
 
+def test_a_container_keeps_its_page_size(database, context):
+    """Both may have any pages. Huge pages are free on the first cell only, so a container on them cannot leave it."""
+    bare = machine(cells=2, cores=4)
+    paged = replace(bare, cells=(replace(bare.cells[0], pages={2048: 16}), bare.cells[1]))
+    with Cloud({"one": paged}, **NEVER, **NOAUTH) as cloud:
+        pairs = [cloud.run(context, **{**PAIR, "memory": 8}, placement={"mem_page_size": "any"}) for _ in range(4)]
+        held = {each.uuid: held_plan(each) for each in pairs}
+        huge = [uuid for uuid, plan in held.items() if plan.pages]
+        small = [uuid for uuid, plan in held.items() if not plan.pages]
+        assert (len(huge), len(small)) == (2, 2)
+        for each in pairs:
+            if each.uuid in (huge[0], small[0]):
+                cloud.compute_api.delete(context, each, force=True)
+                cloud.gone(each)
+        (move,) = admin(cloud).post("/v1/placement/defragment", {"cpu": 4, "memory": 8}).json["moves"]
+        assert move["container"] == small[1]
+        assert ended(small[1])[1][0][1] == "Success"
+
+
 def test_who_may_defragment(database, context):
     with suggesting("never") as cloud:
         body = {"cpu": 4, "memory": 512}
