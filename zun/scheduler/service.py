@@ -56,6 +56,7 @@ class SchedulerService:
         )
         # Read the options now: an invalid value stops the program at its start instead of failing each sweep.
         self._lost_after, self._down_after = conf.scheduler.lost_after, conf.service_down_time
+        self._rearrange, self._move_by_default = conf.scheduler.rearrange, conf.scheduler.move_by_default
 
     def start(self, transport: oslo_messaging.Transport) -> None:
         conf = self._conf
@@ -76,8 +77,8 @@ class SchedulerService:
                 self.table,
                 self._filters,
                 compute_api,
-                use=conf.scheduler.rearrange,
-                by_default=conf.scheduler.move_by_default,
+                use=self._rearrange,
+                by_default=self._move_by_default,
             ),
         )
         if self._alone:
