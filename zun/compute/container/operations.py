@@ -134,8 +134,8 @@ class Operations:
 
 def _doing(container: Container | None) -> str:
     """Return the reason of ContainerBusy: the operation that is under way."""
-    if container is None or container.task_state is None:  # a commit writes none, and a resize has none
-        return "an image is made of it, or it is being resized; try again in a moment"
+    if container is None or container.task_state is None:  # a commit, a resize and a move have none
+        return "an image is made of it, or it is being resized or moved; try again in a moment"
     return f"its task_state is {container.task_state}; try again when it has none"
 
 

@@ -546,7 +546,7 @@ def test_the_cpus_that_are_named_stay_through_every_resize(cloud, context):
     ("operation", "told"),
     [
         pytest.param("stop", "its task_state is container_stopping; try again when it has none", id="stop"),
-        pytest.param("update", "it is being resized; try again in a moment", id="resize"),
+        pytest.param("update", "it is being resized or moved; try again in a moment", id="resize"),
     ],
 )
 def test_resize_of_busy_container_waits_briefly_then_is_refused(cloud, context, monkeypatch, operation, told):
