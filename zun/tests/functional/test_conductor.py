@@ -139,6 +139,7 @@ CALLS = {
     ("Container", "get_by_uuid"): lambda it: Container.get_by_uuid(CONTEXT, it.container),
     ("Container", "list_by_host"): lambda it: Container.list_by_host(CONTEXT, "one"),
     ("Container", "list_by_uuids"): lambda it: Container.list_by_uuids(CONTEXT, [it.container]),
+    ("Container", "evacuated"): lambda it: Container.evacuated(CONTEXT, "one", [it.container]),
     ("Container", "list_by_capsule"): lambda it: Container.list_by_capsule(CONTEXT, it.container),
     ("Container", "save_claim"): lambda it: it.object(cpuset=rows.CPUSET).save_claim("one"),
     ("Container", "save_changed_claim"): lambda it: it.object(memory=32).save_changed_claim("one"),
