@@ -195,9 +195,14 @@ class SchedulerEndpoint:
     def place_after_moves(self) -> None:
         """Place the containers for which others were moved, once these have moved or their time is over."""
         for context, uuid in self._rearranger.ready():
-            if db.is_unplaced(uuid):
-                self._table.catch_up()
-                self._place(context, Container.from_row(context, db.get(uuid)), {}, ())
+            try:
+                if db.is_unplaced(uuid):
+                    self._table.catch_up()
+                    self._place(context, Container.from_row(context, db.get(uuid)), {}, ())
+            except outages.OUTAGES:  # the others would meet the same; the search for lost requests finds them
+                raise
+            except Exception:  # the next container is placed, whatever is wrong with this one
+                LOG.exception("Container %s could not be placed after the moves of others", uuid)
 
     @rpc.from_hosts(lambda arguments: [change["host"] for change in arguments["changes"]])
     @rpc.quick
