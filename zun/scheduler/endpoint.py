@@ -156,15 +156,17 @@ class SchedulerEndpoint:
         ``container`` has no row in the database.
         """
         self._table.refresh()
+        spec = RequestSpec.of(container, group=_group(container))
         answer = dry_run.dry_run(
-            self._table.hosts(),
-            RequestSpec.of(container, group=_group(container)),
-            self._filters,
-            self._weighers,
-            count=count,
-            choices=1 + self._alternates,
+            self._table.hosts(), spec, self._filters, self._weighers, count=count, choices=1 + self._alternates
         )
-        return answer.to_dict()
+        told = answer.to_dict()
+        # With containers placed before it, the hosts of the table are not those that refused.
+        moves = None if answer.refusal is None or answer.placed else self._rearranger.helping(spec, answer.refusal)
+        if answer.refusal is not None and moves is not None:
+            explained = explain.extended(answer.refusal.explanation, moves.told(spec.placement))
+            told["refusal"] = dict(explained.record)
+        return told
 
     def capacity(self, context: RequestContext, *, container: Container, limit: int, seconds: float) -> dict[str, Any]:
         """Call: return how many more containers like ``container`` would find a host.

@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ MOVED_FOR = "moved_for"
 DEADLINE = 45
 """Seconds that a container waits for the moves of others. Less than lost_after, so that nobody places it meanwhile."""
 
-# For a request that was refused: the hosts that are asked for moves, the plans on each, and the seconds in all.
-HOSTS, REFUSED_STEPS, REFUSED_SECONDS = 4, 200, 0.2
+HOSTS, REFUSED_STEPS = 4, 200
+"""For a refused request: the most hosts that are asked for moves, and the most plans on each.
+
+No clock limits the search, so that a dry run tells of the moves that the refusal of the create tells of.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Rearranger:
         refusing = [each.hostname for each in answer.rejections if each.filter == CpuSetFilter.__name__]
         hosts = [host for name in refusing if (host := self._table.host(name)) is not None]
         hosts.sort(key=lambda host: -host.room.dedicated_cpus)
-        found = self._cheapest(hosts[:HOSTS], spec, REFUSED_STEPS, REFUSED_SECONDS)
+        found = self._cheapest(hosts[:HOSTS], spec, REFUSED_STEPS, math.inf)
         return None if isinstance(found, str) or not found.moves else found
 
     def begin(self, context: RequestContext, container: Container, found: moves.Found) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -115,7 +116,7 @@ class Requests(ComputeAPI):
     def delete(
         self, context: RequestContext, container: Container, force: bool = False, stop_timeout: int | None = None
     ) -> None:
-        if _exists(container.uuid):
+        with contextlib.suppress(exceptions.ContainerNotFound):
             db.update(container.uuid, {"status": "Deleting"})
         self.want(context, container, "delete", force=force, stop_timeout=stop_timeout)
 

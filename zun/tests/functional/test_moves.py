@@ -12,7 +12,7 @@ from zun.common.context import admin_context
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.objects.placement import held_plan, placement_request
-from zun.tests.fixtures import wait_for
+from zun.tests.fixtures import new_container, wait_for
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import Cloud, machine
 from zun.topology import CpuSet, PlacementRequest, plan
@@ -265,6 +265,8 @@ def test_a_refusal_names_the_moves_that_would_help(database, context):
             " It would fit if 1 container of a host was moved on that host (512 MiB of memory). An administrator can "
             "have that done: 'openstack appcontainer host defragment --all --for 4:512'."
         )
+        asked = new_container(context, cpu_policy="dedicated", cpu=4.0, memory=512, status="Error")
+        assert cloud.scheduler_api.dry_run(context, asked, count=2)["refusal"]["reason"] == big.status_reason
         for each in pairs:
             assert [action["action"] for action in db_actions.of_container(each.uuid)] == []
         for uuid in (each.uuid for each in pairs):
