@@ -2,6 +2,7 @@
 """Find moves within a host for requests, and have containers moved for a request that no host could hold."""
 
 import contextlib
+import heapq
 import logging
 import math
 import time
@@ -99,10 +100,10 @@ class Rearranger:
         """
         if self._use == NEVER:
             return None
-        refusing = [each.hostname for each in answer.rejections if each.filter == CpuSetFilter.__name__]
-        hosts = [host for name in refusing if (host := self._table.host(name)) is not None]
-        hosts.sort(key=lambda host: -host.room.dedicated_cpus)
-        found = self._cheapest(hosts[:HOSTS], spec, REFUSED_STEPS, math.inf)
+        refusing = {each.hostname for each in answer.rejections if each.filter == CpuSetFilter.__name__}
+        hosts = (host for host in self._table.hosts() if host.hostname in refusing)
+        most = heapq.nlargest(HOSTS, hosts, key=lambda host: host.room.dedicated_cpus)
+        found = self._cheapest(most, spec, REFUSED_STEPS, math.inf)
         return None if isinstance(found, str) or not found.moves else found
 
     def begin(self, context: RequestContext, container: Container, found: moves.Found) -> bool:
