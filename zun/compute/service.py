@@ -267,8 +267,11 @@ class ComputeService:
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
         strange = runtime.keys() - {each.uuid for each in containers}
-        for uuid in self.parts.objects.remove_evacuated(context, self._host, strange):
-            del runtime[uuid]
+        try:
+            for uuid in self.parts.objects.remove_evacuated(context, self._host, strange):
+                del runtime[uuid]
+        except exceptions.ZunError as exc:  # the host must start: the audit tells of objects that run there yet
+            LOG.error("What was taken to other hosts while this one was down could not be removed: %s", exc)
         lost = self.tracker.recover_lost(containers, runtime)
         self.parts.reconciler.restore(containers, runtime, lost)
         unplugged = self._networks.unsettled(context, containers)

@@ -4,6 +4,7 @@
 import pytest
 
 from zun.api import app as api_app
+from zun.common import exceptions
 from zun.common.states import Kind
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
@@ -81,6 +82,16 @@ def test_a_container_is_placed_elsewhere_and_given_up_by_its_host(cloud, context
     assert old.show(container) is None
     assert agent.tracker.usage.owners == ()
     assert cloud.drivers["two"].show(container).pid
+
+
+def test_a_host_starts_although_it_cannot_remove_what_was_taken(cloud, context, api, caplog):
+    running_on(cloud, context, "one")
+    goes_down(cloud)
+    evacuate(api)
+    cloud.drivers["one"].fail("delete", exceptions.DockerError(error="no"), times=1)
+    comes_back(cloud)
+    assert "could not be removed" in caplog.text
+    assert cloud.agents["one"].tracker.usage.owners == ()
 
 
 def test_an_agent_that_was_only_cut_off_ends_what_was_taken(cloud, context, api):
