@@ -52,7 +52,7 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
     if parsed_args.capabilities:
         fields["capabilities"] = parsed_args.capabilities
         options += ["--capability"]
-    for name in _NEWER:
+    for name in (*_NEWER, "movable"):
         if (value := getattr(parsed_args, name)) is not None:
             fields[name] = value
             options += [explanation.option(name)]
@@ -60,6 +60,15 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         return versions.creating(client, more)
     version = placement.version_for(fields, version)
     return versions.placed(client, {**fields, **more}, ", ".join(options), version)
+
+
+def _add_movable(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--movable",
+        action=argparse.BooleanOptionalAction,
+        help="Whether the service may move the container to other CPUs and cells of its host while it runs. If nobody "
+        "says so, the operator decides (needs a server with microversion 1.49).",
+    )
 
 
 class _New(tables.One):
@@ -80,6 +89,7 @@ class _New(tables.One):
             help="Linux capability that the container has beside the default ones, for example NET_RAW. May be "
             "repeated (needs a server with microversion 1.46).",
         )
+        _add_movable(parser)
         for member, minor in _NEWER.values():
             told = f"{member.meaning.rstrip('.')} (needs a server with microversion 1.{minor})."
             settings = _SETTINGS.get(member.base, {"type": member.kind})
@@ -323,12 +333,7 @@ class UpdateContainer(tables.One, containers.UpdateContainer):
             help="CPUs of the container that must stay among its CPUs, for example 2-3,8 "
             "(needs a server with microversion 1.41).",
         )
-        parser.add_argument(
-            "--movable",
-            action=argparse.BooleanOptionalAction,
-            help="Whether the service may move the container to other CPUs and cells of its host while it runs "
-            "(needs a server with microversion 1.49).",
-        )
+        _add_movable(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

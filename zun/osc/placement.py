@@ -249,11 +249,6 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": ("strict", "preferred"),
         "help": "strict (default): memory only from the chosen cells. preferred: local first, spill allowed.",
     },
-    "movable": {
-        "action": argparse.BooleanOptionalAction,
-        "help": "Whether the service may move the container to other CPUs and cells of its host while it runs. Without "
-        "the option the operator decides (needs a server with microversion 1.49).",
-    },
     "mem_page_size": {
         "metavar": "{small,large,any,<KiB>}",
         "type": _page_size,

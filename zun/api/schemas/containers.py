@@ -289,7 +289,6 @@ _SHAPE = frozenset(
         *numa.MIXED_FIELDS,
         *traits.FIELDS,
         *devices.FIELDS,
-        "movable",
         *("image", "mounts"),  # one that a project made, and its volumes, are where they are
     }
 )
