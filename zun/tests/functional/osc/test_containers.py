@@ -27,6 +27,13 @@ def test_capabilities_go_out_at_1_46(command):
     assert (asked.version, asked.body["capabilities"]) == ("1.46", ["NET_RAW", "CHOWN"])
 
 
+@pytest.mark.parametrize(("option", "value"), [("--movable", True), ("--no-movable", False)])
+@pytest.mark.parametrize("command", [CreateContainer, RunContainer])
+def test_whether_it_may_be_moved_goes_out_at_1_49(command, option, value):
+    asked = asked_by(command, (option, "busybox"), ANSWERS, "1.49")[0]
+    assert (asked.version, asked.body["movable"]) == ("1.49", value)
+
+
 @pytest.mark.parametrize("command", [CreateContainer, RunContainer])
 def test_a_value_with_commas_goes_out_whole(command):
     value = "PLAINTEXT://k:29092,HOST://localhost:9092"
