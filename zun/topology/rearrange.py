@@ -92,7 +92,7 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What must be free before a target can be reached: ``cpus`` and ``mib`` on each of ``count`` of the ``cells``.
+    """The room that a target needs: ``cpus`` and ``mib`` free on each of ``count`` of the ``cells``.
 
     The host must have ``all_cpus`` and ``all_mib`` free in total.
     """
@@ -179,7 +179,7 @@ _Kind = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 
 class _Part(NamedTuple):
-    """What a movable container has on one cell. ``cpus`` are with withheld ones."""
+    """The CPUs and memory of a movable container on one cell. ``cpus`` counts withheld CPUs too."""
 
     owner: str
     cpus: int

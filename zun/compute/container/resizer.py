@@ -21,6 +21,7 @@ from zun.compute.host.holdings import Holdings
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost
 from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.state import RuntimeState
 from zun.messaging.compute_api import Size
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
@@ -152,13 +153,18 @@ class Resizer:
 
         The kernel would let such a thread run anywhere on the new CPUs, which its program does not expect.
         """
-        state = self._driver.show(container)
-        view = None if state is None or not state.pid else self._driver.pinning_view(container, state)
+        state = self._running(container)
+        view = None if state is None else self._driver.pinning_view(container, state)
         if view is not None and (chosen := audit_rules.self_pinned(view)) is not None:
             raise exceptions.Conflict(
                 f"Container {named(container)} is not moved, since its program has chosen among its CPUs and would "
                 f"lose the choice: {chosen}. Stop the container, and move it then; or move another."
             )
+
+    def _running(self, container: Container) -> RuntimeState | None:
+        """Return the state of a container that has a process, or None."""
+        state = self._driver.show(container)
+        return state if state is not None and state.pid else None
 
     def _put_back(self, container: Container, stay: Resize) -> None:
         state = self._driver.show(container)
@@ -212,8 +218,8 @@ class Resizer:
 
     def _check_memory(self, container: Container, new: Plan) -> None:
         """Raise Conflict if memory of the container is on other nodes than those of ``new``."""
-        state = self._driver.show(container)
-        if state is None or not state.pid:
+        state = self._running(container)
+        if state is None:
             return
         if (view := self._driver.pinning_view(container, state)) is not None:
             move_rules.check_memory(new.mems, view.anonymous)
