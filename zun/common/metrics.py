@@ -108,6 +108,12 @@ MOVE_SECONDS = Histogram(
     "Time to move a dedicated container to other CPUs and memory nodes of its host, its memory included.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+DEPARTURE_SECONDS = Histogram(
+    "zun_scheduler_departure_seconds",
+    "Time from a container's leave of its host until it was at another host (moved), or had to come back (back).",
+    ["outcome"],
+    buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+)
 MOVED_MIB = Counter("zun_compute_moved_mib", "MiB promised to moved containers on nodes that they left.")
 
 

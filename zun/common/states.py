@@ -23,8 +23,8 @@ class Kind(StrEnum):
     INIT = "init"
     """A container of a capsule that runs to its end before the members start."""
     LEFTOVER = "leftover"
-    """A container or capsule that was deleted while its host may still run it. Its project no longer sees it; it keeps
-    its claim until the host finds it gone."""
+    """What a host still has of a container or capsule that was deleted, or that is on its way to another host. Its
+    project does not see it; it keeps its claim until the host finds it gone."""
 
 
 class Status(StrEnum):
@@ -103,6 +103,7 @@ ALLOWED: dict[str, frozenset[Status]] = {
     "update": SETTLED,
     "resize_container": SETTLED,
     "move": SETTLED,
+    "leave": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.RESTARTING}),
     "add_security_group": SETTLED,
     "remove_security_group": SETTLED,
     "commit": frozenset({S.RUNNING, S.STOPPED, S.PAUSED}),
@@ -159,6 +160,7 @@ WORDS: dict[str, str] = {
     "update": "change {}",
     "resize_container": "change the size of {}",
     "move": "move {}",
+    "leave": "move {} to another host",
     "add_security_group": "add a security group to {}",
     "remove_security_group": "remove a security group from {}",
     "commit": "make an image of {}",

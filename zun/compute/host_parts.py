@@ -6,6 +6,7 @@ from typing import Self
 
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.creation import Creation
+from zun.compute.container.departures import Departures
 from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.networks import Networks
@@ -67,13 +68,12 @@ class HostParts:
         ledger: Ledger,
         records: Records,
         engine: EngineWatch,
+        most_layer: int,
     ) -> Self:
         images = ImageStore(hostname, driver, glance)
         holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
         operations = Operations(hostname, notifier, holdings, queue)
-        objects = RuntimeObjects(
-            pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices
-        )
+        objects = RuntimeObjects(pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices)
         members = CapsuleMembers(hostname, tracker, driver, objects)
         creation = Creation(
             hostname,
@@ -101,8 +101,11 @@ class HostParts:
         )
         lifecycle = Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance, errands)
         resizer = Resizer(hostname, tracker, pool, driver, notifier, operations, holdings, objects)
+        departures = Departures(hostname, driver, notifier, operations, holdings, objects, most_layer)
         attachments = NetworkAttachments(hostname, networks, operations, tracker, holdings)
-        road = Road(hostname, queue, tracker, creation, lifecycle, resizer, attachments, reconciler, errands.names)
+        road = Road(
+            hostname, queue, tracker, creation, lifecycle, resizer, departures, attachments, reconciler, errands.names
+        )
         return cls(
             operations=operations,
             objects=objects,

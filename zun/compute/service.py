@@ -16,6 +16,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
+from zun.common.departures import owner_of
 from zun.common.periodic import Periodic
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.networks import Networks, Published
@@ -172,6 +173,7 @@ class ComputeService:
             ledger=self._ledger,
             records=self._records,
             engine=self._engine,
+            most_layer=options.move_layer_mb * 2**20,
         )
         self._inventory = HostInventory(
             conf,
@@ -266,7 +268,7 @@ class ComputeService:
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
-        strange = runtime.keys() - {each.uuid for each in containers}
+        strange = runtime.keys() - {owner_of(each.request) or each.uuid for each in containers}
         try:
             for uuid in self.parts.objects.remove_evacuated(context, self._host, strange):
                 del runtime[uuid]
@@ -276,7 +278,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime, lost)
         unplugged = self._networks.unsettled(context, containers)
         for container in containers:
-            runtime.pop(container.uuid, None)
+            runtime.pop(owner_of(container.request) or container.uuid, None)
             self.parts.road.look_soon(container.uuid, unplugged=container.uuid in unplugged, first=True)
         for uuid, state in runtime.items():
             LOG.warning(

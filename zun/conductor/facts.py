@@ -31,6 +31,7 @@ class Facts:
     pulls_with: Callable[[str, str], bool] = db.pulls_with
     has_project: Callable[[str, str], bool] = db.has_project
     asked: Callable[[str, str, str], bool] = db.asked
+    leaving: Callable[[int], str | None] = db.leaving
 
     def knowing(self, row: session.Row) -> "Facts":
         """Return facts that need not look for the owner of a container whose ``row`` was just read."""

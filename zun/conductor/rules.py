@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from zun import nouns
+from zun.common.departures import uuid_of_left
 from zun.common.states import ImageStatus, Status
 from zun.conductor.facts import Facts
 from zun.db import bounds, models
@@ -261,6 +262,19 @@ def asked_event(host: str, call: Call, facts: Facts) -> str | None:
     return _foreign(owner, host, f"the container of event {ident}")
 
 
+def asked_to_leave(host: str, call: Call, facts: Facts) -> str | None:
+    """Refuse that a container leaves its host unless the step is of an open action that wants this.
+
+    A call that is sent again finds what the container left there.
+    """
+    left = facts.container(uuid_of_left(call.key, host))
+    if left is not None and left.host == host:
+        return None
+    if facts.leaving(call.arguments["step"]) != call.key:
+        return "nobody asked that it leaves"
+    return _foreign(facts.container(call.key), host, f"container {call.key}")
+
+
 def own_token(host: str, call: Call, facts: Facts) -> str | None:
     return _foreign(facts.token(call.key), host, "the container of the token")
 
@@ -329,6 +343,8 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("Container", "end_members"): (own_container(),),
     ("Container", "destroy"): (own_container(),),
     ("Container", "abandon"): (own_container(),),
+    ("Container", "layer"): (own_container(),),
+    ("Container", "depart"): (own_name("hostname"), asked_to_leave),
     ("Container", "restore"): (restored, in_range),
     ("ContainerActionEvent", "ask"): (own_container("container_uuid"),),
     ("ContainerActionEvent", "wanted"): (own_container("container_uuid"),),

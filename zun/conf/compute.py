@@ -136,6 +136,14 @@ OPTS = [
         "containers. A larger archive cannot be copied.",
     ),
     bounded.IntOpt(
+        "move_layer_mb",
+        default=4,
+        min=0,
+        max=16,
+        help="MiB that a container may have written into its own file system for a move to another host without "
+        "--discard-layer. It moves along through the database.",
+    ),
+    bounded.IntOpt(
         "heartbeat_interval",
         default=10,
         min=1,

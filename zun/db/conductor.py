@@ -33,6 +33,12 @@ _ASKED = sa.select(models.container_actions.c.id).where(
     models.container_actions.c.request_id == sa.bindparam("this_request"),
     models.container_actions.c.action == sa.bindparam("this_action"),
 )
+_LEAVING = (
+    sa.select(models.container_actions.c.container_uuid)
+    .join(models.container_action_events, models.container_action_events.c.action_id == models.container_actions.c.id)
+    .where(models.container_action_events.c.id == sa.bindparam("key"))
+    .where(models.container_actions.c.action == "leave", models.container_actions.c.finish_time.is_(None))
+)
 _IMAGE = sa.select(models.images.c.host).where(models.images.c.uuid == sa.bindparam("key"))
 _VOLUME = sa.select(models.volumes.c.host).where(models.volumes.c.uuid == sa.bindparam("key"))
 _ON_HOST = sa.func.coalesce(_containers.c.host, _capsules.c.host) == sa.bindparam("this_host")
@@ -106,6 +112,12 @@ def has_project(host: str, project_id: str) -> bool:
 def asked(uuid: str, request_id: str, action: str) -> bool:
     """Return whether the request asked for ``action`` of the container."""
     return _first(_ASKED, key=uuid, this_request=request_id, this_action=action) is not None
+
+
+def leaving(event_id: int) -> str | None:
+    """Return the uuid of the container that is wanted to leave its host by the action of this step, or None."""
+    found = _first(_LEAVING, key=event_id)
+    return None if found is None else str(found["container_uuid"])
 
 
 def _owner(statement: sa.Select[tuple[object, ...]], key: str) -> Owner | None:

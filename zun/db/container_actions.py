@@ -226,6 +226,34 @@ def insert_in(
     connection.execute(table.insert(), {**values, "start_time": timeutils.utcnow()})
 
 
+def fail_late_in(
+    connection: sa.Connection, container_uuid: str, request_id: str, action: str, event: str, reason: str
+) -> None:
+    """Let an action that has ended be one that failed, for the ``reason`` of a step ``event``."""
+    now = timeutils.utcnow()
+    found = connection.execute(_ASKED, open_parameters(container_uuid, request_id, action)).scalar()
+    if found is not None:
+        connection.execute(_FINISH, {"this_action": found, "finish_time": now, "message": ERROR})
+        values = {"action_id": found, "event": event, "start_time": now, "finish_time": now}
+        connection.execute(_START_EVENT, {**values, "result": ERROR, "traceback": reason})
+
+
+def open_besides(connection: sa.Connection, container_uuid: str, action_id: int) -> list[str]:
+    """Return the names of what is wanted of the container beside this action."""
+    found = session.rows(connection, _WANTED_OF_THIS, {"this_uuid": container_uuid})
+    return [row["action"] for row in found if row["id"] != action_id]
+
+
+def of_step(connection: sa.Connection, event_id: int) -> session.Row:
+    """Return the action of a step. Raises ResourceNotFound."""
+    found = session.first(
+        connection, sa.select(table).where(table.c.id == _ACTION_OF_EVENT.scalar_subquery()), {"this_event": event_id}
+    )
+    if found is None:
+        raise exceptions.ResourceNotFound(f"There is no step {event_id} of an action.")
+    return found
+
+
 def end_all_in(connection: sa.Connection, container_uuid: str, message: str) -> None:
     """End what is open of a container in an error, in the caller's transaction."""
     now = timeutils.utcnow()
@@ -414,7 +442,10 @@ def of_container(container_uuid: str) -> list[session.Row]:
 
 
 def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[session.Row]]:
-    """Return the action of this request and its events, oldest first. Raises ResourceNotFound."""
+    """Return the first action of this request and its events, oldest first. Raises ResourceNotFound.
+
+    A move to another host has several actions with its request id: ``leave``, ``create`` and maybe ``start``.
+    """
     same = (table.c.container_uuid == container_uuid, table.c.request_id == request_id)
     with session.reader() as connection:
         action = session.first(connection, sa.select(table).where(*same).order_by(table.c.id))
@@ -423,8 +454,14 @@ def find(container_uuid: str, request_id: str) -> tuple[session.Row, list[sessio
                 f"The Action resource {request_id} could not be found. List the container's with 'openstack "
                 "appcontainer action list'."
             )
-        steps = sa.select(_events).where(_events.c.action_id == action["id"]).order_by(_events.c.id)
-        return action, session.rows(connection, steps)
+    return action, steps_of(action["id"])
+
+
+def steps_of(action_id: int) -> list[session.Row]:
+    """Return the events of the action, oldest first."""
+    steps = sa.select(_events).where(_events.c.action_id == action_id).order_by(_events.c.id)
+    with session.reader() as connection:
+        return session.rows(connection, steps)
 
 
 def open_parameters(container_uuid: str, request_id: str | None, action: str | None) -> dict[str, Any]:

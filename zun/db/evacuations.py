@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from zun.common.departures import departed
 from zun.common.mounts import Kind as MountKind
 from zun.common.mounts import mounts_of
 from zun.common.states import Kind, Status
@@ -31,19 +32,40 @@ def obstacle(row: Mapping[str, Any]) -> str | None:
     """Return why the container of this row cannot live elsewhere, or None if it can."""
     if row["kind"] != Kind.CONTAINER:
         return "it is a capsule: delete it, and create it anew"
-    if row["status"] not in _TAKEN:
+    if row["status"] not in _TAKEN and not _arrives(row):
         return f"its status is {row['status']}"
+    if (reason := tie(row)) is not None:
+        return reason
+    return "it has ports of Neutron" if network_ports.is_joined(row["uuid"]) else None
+
+
+def tie(row: Mapping[str, Any]) -> str | None:
+    """Return what ties the container of this row to its host, or None."""
     if row["request"].get("host"):
         return "it was asked for on this host, by name or by its image or volume"
     if any(mount.kind in _STAYING for mount in mounts_of(row)):
         return "it mounts volumes"
-    if any(port["fixed_ips"] is not None for port in network_ports.of_container(row["uuid"])):
-        return "it has ports of Neutron"
     return None
+
+
+def unpublished(exposed: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the exposed ports without the ports of a host: those of another one may be taken."""
+    if exposed is None:
+        return None
+    return {port: {} for port in exposed}
+
+
+def _arrives(row: Mapping[str, Any]) -> bool:
+    """Return whether the container is being made there on its way from another host, to which it can come back."""
+    return bool(row["status"] == Status.CREATING and departed(row["request"]))
 
 
 def runs_again(row: Mapping[str, Any]) -> bool:
     """Return whether the container is started at its new host: it ran when its host was seen last."""
+    if _arrives(row):
+        return bool(row["request"].get("run"))
+    if any(each["action"] == "start" for each in container_actions.wanted(row["uuid"])):  # it came back from a move
+        return True
     return row["status"] not in _ENDED and (row["status"] != Status.UNKNOWN or row["finished_at"] is None)
 
 
@@ -54,31 +76,42 @@ def take(row: Mapping[str, Any], **who: str | None) -> int | None:
     None if the row has changed since. What is open of its actions is ended, and the creation elsewhere is an action
     with ``who``, as of ``container_actions.insert_in``.
     """
-    uuid, hostname = row["uuid"], row["host"]
+    hostname = row["host"]
     request = {**row["request"], "run": runs_again(row), TAKEN_FROM: [*row["request"].get(TAKEN_FROM, ()), hostname]}
+    with session.writer() as connection:
+        if not let_wait_in(connection, row, request, REASON, **who):
+            return None
+        return compute_nodes.next_generation(connection, hostname)
+
+
+def let_wait_in(
+    connection: sa.Connection, row: Mapping[str, Any], request: Mapping[str, Any], reason: str, **who: str | None
+) -> bool:
+    """Let the container of this row wait for a host, in the caller's transaction. False if the row has changed since.
+
+    What is open of its actions ends with the ``reason``, and its creation is an action with ``who``.
+    """
     nothing = ("host", "task_state", "cpuset", "container_id", "addresses", "status_detail")
     values = {
         **dict.fromkeys((*nothing, "started_at", "finished_at", "exit_code")),
         "status": Status.CREATING,
-        "status_reason": REASON,
+        "status_reason": reason,
         "request": request,
+        "exposed_ports": unpublished(row["exposed_ports"]),
     }
-    same = (table.c.uuid == uuid, table.c.host == hostname, table.c.status == row["status"])
-    with session.writer() as connection:
-        if not connection.execute(table.update().where(*same).values(**values, updated_at=session.now())).rowcount:
-            return None
-        console_tokens.remove_in(connection, [uuid])
-        container_actions.end_all_in(connection, uuid, REASON)
-        container_actions.insert_in(connection, uuid, "create", None, **who)
-        return compute_nodes.next_generation(connection, hostname)
+    same = (table.c.uuid == row["uuid"], table.c.host == row["host"], table.c.status == row["status"])
+    if not connection.execute(table.update().where(*same).values(**values, updated_at=session.now())).rowcount:
+        return False
+    console_tokens.remove_in(connection, [row["uuid"]])
+    container_actions.end_all_in(connection, row["uuid"], reason)
+    container_actions.insert_in(connection, row["uuid"], "create", None, **who)
+    return True
 
 
 def of_others(hostname: str, uuids: Collection[str]) -> list[str]:
     """Return those of ``uuids`` that were taken from ``hostname`` and are not there: their rows tell."""
     rows = containers.of_uuids(uuids) if uuids else ()
-    return [
-        row["uuid"] for row in rows if row["host"] != hostname and hostname in row["request"].get(TAKEN_FROM, ())
-    ]
+    return [row["uuid"] for row in rows if row["host"] != hostname and hostname in row["request"].get(TAKEN_FROM, ())]
 
 
 def containers_of(hostname: str) -> list[session.Row]:

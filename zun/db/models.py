@@ -325,6 +325,14 @@ explanations = sa.Table(
     _json("explanations.record", {}, nullable=False),
 )
 
+# What containers on their way to another host have written into their own file systems: a tar, in base64.
+layers = sa.Table(
+    "layers",
+    metadata,
+    sa.Column("container_uuid", text(36), sa.ForeignKey("containers.uuid", ondelete="CASCADE"), primary_key=True),
+    sa.Column("data", sa.Text().with_variant(mysql.LONGTEXT(charset="ascii"), "mysql", "mariadb"), nullable=False),
+)
+
 compute_nodes = _table("compute_nodes", Host)
 
 services = _table(

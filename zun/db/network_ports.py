@@ -165,6 +165,11 @@ def of_container(container_uuid: str) -> Sequence[session.Row]:
         return session.rows(connection, _OF_CONTAINER, {"this_uuid": container_uuid})
 
 
+def is_joined(container_uuid: str) -> bool:
+    """Return whether the container has ports of Neutron."""
+    return any(port["fixed_ips"] is not None for port in of_container(container_uuid))
+
+
 def of_host(hostname: str) -> Sequence[session.Row]:
     """Return the ports of every container of the host with data of their networks, oldest first."""
     with session.reader() as connection:

@@ -13,6 +13,8 @@ from zun.db import models, session
 
 table = models.services
 
+COMPUTE_BINARY = "zun-compute"
+
 
 def _is(host: str, binary: str) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.host == host, table.c.binary == binary)

@@ -120,10 +120,14 @@ class ComputeAPI:
         a release whose hosts need the arguments, those are sent in the action's own message.
         """
         if self._client.can_send(LOOK):
-            self._tell(context, container.host, "look", version=LOOK, uuid=container.uuid)
+            self.look(context, container.host, container.uuid)
         else:
             message, version = MESSAGES[action]
             self._cast(context, container, message, version=version, **arguments)
+
+    def look(self, context: RequestContext, host: str | None, uuid: str) -> None:
+        """Cast: look at the container, or at what it left there. Since version 1.6."""
+        self._tell(context, host, "look", version=LOOK, uuid=uuid)
 
     def update(self, context: RequestContext, container: Container, **size: Unpack[Size]) -> Container:
         """Call: change the container's size and return the changed container. Raise ClaimRefused if it does not fit.

@@ -47,10 +47,10 @@ class SchedulerAPI:
         """Send the claims that still wait."""
         self._changes.close()
 
-    def _call(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+    def _call(self, context: RequestContext, method: str, version: str = VERSION, **arguments: Any) -> Any:
         try:
             with rpc.answers_from("scheduler"):
-                return self._client.prepare(timeout=self._timeout).call(context, method, **arguments)
+                return self._client.prepare(timeout=self._timeout, version=version).call(context, method, **arguments)
         except exceptions.HostUnavailable as exc:
             raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
 
@@ -99,18 +99,27 @@ class SchedulerAPI:
         ``name`` of its container, the plans ``held`` and ``cpuset`` in their wire form, ``mib`` to copy, and ``after``:
         containers that must move before. The container needs no row. Since version 1.3.
         """
-        seconds = self._timeout / 2
+        answer: dict[str, Any] = self._plan(context, "find_moves", container=container, seconds=self._timeout / 2)
+        return answer
+
+    def find_places(
+        self, context: RequestContext, uuids: Sequence[str], leaving: str, to: str | None = None
+    ) -> dict[str, Any]:
+        """Call: return where the containers of these ``uuids`` would go if they left the host ``leaving``.
+
+        With ``to``, only this host counts. The answer has ``host`` and ``reason`` by uuid; one of both is None. The
+        containers need rows. Since version 1.3.
+        """
+        answer: dict[str, Any] = self._plan(context, "find_places", uuids=list(uuids), leaving=leaving, to=to)
+        return answer
+
+    def _plan(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        """Call a method of version 1.3, which plans moves. Raise Conflict if the pin is of an older release."""
         if not self._client.can_send("1.3"):
             raise exceptions.Conflict(
                 "Schedulers of the release before plan no moves. Upgrade them, and remove [upgrade_levels] scheduler."
             )
-        with rpc.answers_from("scheduler"):
-            try:
-                client = self._client.prepare(timeout=self._timeout, version="1.3")
-                answer: dict[str, Any] = client.call(context, "find_moves", container=container, seconds=seconds)
-            except exceptions.HostUnavailable as exc:
-                raise exceptions.SchedulerUnavailable(seconds=self._timeout) from exc
-        return answer
+        return self._call(context, method, "1.3", **arguments)
 
     def claim_refused(
         self,

@@ -194,9 +194,10 @@ class NeutronNetworks(DockerNetworks):
         return {"driver_opt": {WIRING: self._bound(port, primary=primary).to_json()}}
 
     def _agrees(self, network: str, endpoint: Mapping[str, Any], port: PortView, *, primary: bool) -> bool:
-        """Return whether the endpoint has the port's wiring.
+        """Return whether the endpoint has the port's wiring, and the port is bound to this host.
 
-        A port that became primary, because the container left another network, was wired without the default route.
+        A port that became primary, because the container left another network, was wired without the default route. A
+        port is bound to another host if its container could not run there and came back.
         """
         try:
             wiring = Wiring.from_json((endpoint.get("DriverOpts") or {}).get(WIRING, ""))
@@ -204,7 +205,14 @@ class NeutronNetworks(DockerNetworks):
             return False
         if wiring.port != port.uuid or (primary and wiring.lacks_gateway(port.subnets)):
             return False
-        return self._is_of(network, endpoint)
+        return self._is_of(network, endpoint) and self._is_bound_here(port)
+
+    def _is_bound_here(self, port: PortView) -> bool:
+        """Return whether the port is bound to this host, as far as Neutron answers: a start does not wait for it."""
+        try:
+            return bool(self._neutron.port(port.uuid).get("binding:host_id") == self._host)
+        except exceptions.ZunError:
+            return True
 
 
 def _is_old(record: Record) -> bool:

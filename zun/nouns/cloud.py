@@ -113,6 +113,7 @@ class Service(Noun):
     report_count: Annotated[int, "How often it was heard of.", Shown()] = 0
     state: Annotated[str, "up or down.", UNSTORED, Shown()]
     availability_zone: Annotated[str | None, "The zone of its host.", _NAME, Shown(str)]
+    drain: Annotated[dict[str, Any] | None, "How its containers are moved to other hosts, see zun.db.drains."]
     created_at: Annotated[datetime.datetime | None, "When it was first heard of.", WRITTEN, Shown()]
     updated_at: Annotated[datetime.datetime | None, "When it was changed last.", Shown()]
 

@@ -144,7 +144,7 @@ class Container(Noun):
     ]
     movable: Annotated[
         bool | None,
-        "Whether it may be moved to other CPUs of its host; null leaves that to the operator.",
+        "Whether it may be moved to other CPUs or another host; null leaves that to the operator.",
         _WANTED,
         Asked(since=49),
         Shown(since=49),

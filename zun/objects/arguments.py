@@ -36,6 +36,10 @@ class Longest:
 Prose = Annotated[str, Longest(LONGEST_PROSE)]
 """A text for people, for example the reason of a failure."""
 
+LONGEST_LAYER = 24 * 2**20
+Layer = Annotated[str, Longest(LONGEST_LAYER)]
+"""A tar in base64."""
+
 
 @functools.cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from typing import Any, Self
 from oslo_utils import timeutils
 
 from zun.common.context import RequestContext
+from zun.common.departures import departed
 from zun.common.mounts import mounts_of, volume_names
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
+from zun.db import departures as db_departures
 from zun.db import evacuations as db_evacuations
 from zun.nouns import container as nouns
 from zun.objects import base
-from zun.objects.arguments import Prose
+from zun.objects.arguments import Layer, Prose
 from zun.objects.placement import disk_promised
 from zun.topology import CpuSet
 
@@ -56,7 +58,8 @@ class Container(nouns.Container, base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.5"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing, 1.5: evacuated
+    VERSION = "1.6"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
+    # 1.5: evacuated, 1.6: depart
 
     @base.remotable
     def create(
@@ -161,7 +164,7 @@ class Container(nouns.Container, base.ZunObject):
         project's limits. ``only_from`` has the same meaning as for ``save``.
         """
         changed = self.columns(self.obj_what_changed())
-        if "cpuset" in changed:
+        if "cpuset" in changed and (self.cpuset or departed(self.request) is None):  # it may come back to such CPUs
             changed["withheld_cpu"] = withheld_cpus(self.cpuset)
         generation = db.change_claim(self.uuid, hostname, changed, quota, only_from=_set(only_from))
         self.obj_reset_changes()
@@ -188,6 +191,22 @@ class Container(nouns.Container, base.ZunObject):
     def destroy(self) -> int | None:
         """Remove the row, and return the new generation of its host, or None if it had no host."""
         return db.destroy(self.uuid)
+
+    @base.remotable
+    def depart(self, hostname: str, step: int, run: bool, layer: Layer | None = None) -> tuple[int, Self]:
+        """Let the container wait for another host: for the end of the step ``step`` of its action ``leave``.
+
+        ``run`` says whether it is started there, with its ``layer`` in base64. Returns the host's new generation, and
+        what the container leaves: a row with its claim. Raises the errors of ``zun.db.departures.depart``.
+        """
+        generation, left = db_departures.depart(self.uuid, hostname, step=step, run=run, layer=layer)
+        self.refresh_from(db.get(self.uuid))
+        return generation, type(self).from_row(self._context, left)
+
+    @base.remotable
+    def layer(self) -> str | None:
+        """Return what the container, on its way to another host, has written: a tar in base64, or None."""
+        return db_departures.layer_of(self.uuid)
 
     @base.remotable
     def abandon(self) -> int:

@@ -9,7 +9,7 @@ from zun.common.context import RequestContext
 from zun.db import services as db
 from zun.objects import base
 
-COMPUTE_BINARY = "zun-compute"
+COMPUTE_BINARY = db.COMPUTE_BINARY
 SCHEDULER_BINARY = "zun-scheduler"
 CONDUCTOR_BINARY = "zun-conductor"
 PROXY_BINARY = "zun-wsproxy"

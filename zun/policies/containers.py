@@ -76,6 +76,7 @@ RULES = (
     _action("pause", MEMBER, "Pause a container."),
     _action("unpause", MEMBER, "Unpause a container."),
     _action("kill", MEMBER, "Send a signal to a container."),
+    _action("move", ADMIN, "Move a container to another host."),
     _action("rebuild", MEMBER, "Rebuild a container, also from another image."),
     _action("rename", MEMBER, "Rename a container."),
     _action("resize_container", MEMBER, "Change cpu or memory of a container in the background."),

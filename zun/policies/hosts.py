@@ -30,6 +30,15 @@ RULES = (
         "Have the containers of a compute host that is down placed on other hosts.",
         "POST /v1/hosts/{host}/evacuate",
     ),
+    rule(
+        "host:drain",
+        ADMIN,
+        "Move the containers of a compute host to other hosts, see how far that is, and let the host get containers "
+        "again.",
+        "POST /v1/hosts/{host}/drain",
+        "GET /v1/hosts/{host}/drain",
+        "DELETE /v1/hosts/{host}/drain",
+    ),
     rule("host:traits", ADMIN, "List the traits of a compute host.", "GET /v1/hosts/{host}/traits"),
     rule("host:set_traits", ADMIN, "Add traits to those of a compute host.", "PUT /v1/hosts/{host}/traits"),
 )

@@ -31,6 +31,7 @@ from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
+from zun.scheduler.departures import Departures
 from zun.scheduler.filters.cpuset import CpuSetFilter
 from zun.scheduler.filters.retry import RetryFilter
 from zun.scheduler.host_state import Held
@@ -93,6 +94,7 @@ class SchedulerEndpoint:
         self._subset = host_subset_size
         self._draw = draw
         self._permits = Permits()
+        self._departures = Departures(compute_api, lambda context, container: self._place(context, container, {}, ()))
         self._rearranger = rearranger or Rearranger(table, self._filters, compute_api)
 
     def create(
@@ -194,6 +196,28 @@ class SchedulerEndpoint:
         self._table.refresh()
         return self._rearranger.answer(RequestSpec.of(container, group=_group(container)), seconds)
 
+    def find_places(
+        self, context: RequestContext, *, uuids: Sequence[str], leaving: str, to: str | None = None
+    ) -> dict[str, Any]:
+        """Call: return the host that each of the containers would get if it left the host ``leaving``. Book nothing.
+
+        The containers are placed one after the other, the biggest first. With ``to``, only this host counts.
+        """
+        self._table.refresh()
+        specs: list[RequestSpec] = []
+        answer: dict[str, Any] = {uuid: {"host": None, "reason": "it was deleted"} for uuid in uuids}
+        for row in db.of_uuids(uuids):
+            try:
+                container = Container.from_row(context, row)
+                spec = RequestSpec.of(container, group=_group(container))
+                specs.append(replace(spec, requested_host=to or spec.requested_host))
+            except bounds.MALFORMED as exc:  # the row was edited by hand
+                answer[row["uuid"]] = {"host": None, "reason": f"its row cannot be read: {_problem(exc)}"}
+            except exceptions.GroupNotFound as exc:
+                answer[row["uuid"]] = {"host": None, "reason": str(exc)}
+        found = dry_run.places(self._table.hosts(), leaving, specs, self._filters, self._weighers)
+        return answer | found.to_dict()
+
     def place_after_moves(self) -> None:
         """Place the containers for which others were moved, once these have moved or their time is over."""
         for context, uuid in self._rearranger.ready():
@@ -205,6 +229,10 @@ class SchedulerEndpoint:
                 raise
             except Exception:  # the next container is placed, whatever is wrong with this one
                 LOG.exception("Container %s could not be placed after the moves of others", uuid)
+
+    def carry_on(self) -> None:
+        """Do what is next for the containers that are on their way from one host to another."""
+        self._departures.look()
 
     @rpc.from_hosts(lambda arguments: [change["host"] for change in arguments["changes"]])
     @rpc.quick
@@ -433,7 +461,7 @@ class SchedulerEndpoint:
 
     def _end_malformed(self, context: RequestContext, uuid: str, exc: Exception) -> None:
         """Set a container to Error whose row cannot be read. No service writes such a row."""
-        reason = f"{exc} is missing" if isinstance(exc, KeyError) else exceptions.first_line(exc)
+        reason = _problem(exc)
         LOG.warning("Container %s gets no host: its row in the database cannot be read: %s", uuid, reason)
         message = f"The request cannot be understood: {reason}. Delete it and create it again."
         self._fail(context, uuid, explain.Explanation(message, {}))
@@ -449,6 +477,11 @@ def _reasons(tried: Mapping[str, str]) -> str:
     """Return the reasons of refusals for the user: each reason once, without host names."""
     # Replace whole words only: a host may be called "one", and a reason may contain "none".
     return "; ".join(dict.fromkeys(re.sub(rf"\b{re.escape(name)}\b", "a host", why) for name, why in tried.items()))
+
+
+def _problem(exc: Exception) -> str:
+    """Return what is wrong with a row that cannot be read, from one of ``bounds.MALFORMED``."""
+    return f"{exc} is missing" if isinstance(exc, KeyError) else exceptions.first_line(exc)
 
 
 def _group(container: Container) -> Group | None:

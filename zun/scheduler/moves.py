@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zun.common.departures import MOVABLE
 from zun.common.states import ALLOWED, Kind
 from zun.objects.placement import ASKED_AS, cpuset_record, held_plan, placement_request
 from zun.scheduler.host_state import HostState
 from zun.topology import Isolation, PlacementRequest, Plan
 from zun.topology.ranges import MALFORMED
 from zun.topology.rearrange import Fits, Move, Stuck, rearrange
-
-MOVABLE = "movable"
-"""The member of ``placement`` by which a user allows moves of the container, or forbids them."""
 
 COLUMNS = ("uuid", "name", "host", "cpuset", "cpu", "memory", "cpu_policy", "placement", "status", "kind")
 """The columns of containers that ``movable`` reads."""
@@ -180,4 +178,3 @@ def before(moves: Sequence[Move]) -> list[list[str]]:
         list(dict.fromkeys(first.owner for first in moves[:place] if first.old.cells.keys() & move.new.cells.keys()))
         for place, move in enumerate(moves)
     ]
-

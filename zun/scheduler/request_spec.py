@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from zun.common import hints
+from zun.common.departures import departed
 from zun.common.groups import Group
 from zun.db import bounds, models
 from zun.objects.placement import disk_promised, placement_request
@@ -75,7 +76,7 @@ class RequestSpec:
         if wrong is not None:
             raise ValueError(wrong)
         asked, wishes = container.request, container["placement"] or {}
-        given = asked.get("hints") or {}
+        given, way = asked.get("hints") or {}, departed(asked)
         scoped = {name: str(value) for name, value in given.items() if ":" in name}
         labels, properties, specs = {}, {}, {}
         for name, value in scoped.items():
@@ -92,8 +93,8 @@ class RequestSpec:
             availability_zone=asked.get("availability_zone"),
             runtime=container.runtime,
             labels=labels,
-            requested_host=asked.get("host"),
-            tried=dict(tried or {}),
+            requested_host=asked.get("host") if way is None else way["to"],
+            tried=dict(tried or {}) if way is None else {way["from"]: "it has left this host", **(tried or {})},
             project_id=container.project_id,
             image=container.get("image", None),  # a dry run may have no image
             group=group,

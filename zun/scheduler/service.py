@@ -24,7 +24,7 @@ from zun.scheduler.peers import WORD_SECONDS, Peers
 from zun.scheduler.rearranger import Rearranger
 
 MOVES_INTERVAL = 1
-"""Seconds between two looks whether containers have moved for which others wait."""
+"""Seconds between two looks at moves: those for which others wait, and those between hosts."""
 
 THREADS = 8
 """Threads that place containers, unless [DEFAULT] executor_thread_pool_size is set.
@@ -91,6 +91,7 @@ class SchedulerService:
             [
                 (self._sweep, conf.scheduler.sweep_interval),
                 (self.endpoint.place_after_moves, MOVES_INTERVAL),
+                (self.endpoint.carry_on, MOVES_INTERVAL),
                 (self._tell, WORD_SECONDS),
                 (self._heartbeat, conf.compute.heartbeat_interval),
             ]

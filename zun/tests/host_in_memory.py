@@ -54,6 +54,7 @@ def parts_in_memory(
         errands=Errands(),
         ledger=NoLedger(),
         records=Records(records),
+        most_layer=2**20,
         engine=EngineWatch(host, driver, scheduler_api, records / "engine.json"),
     )
 

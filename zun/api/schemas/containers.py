@@ -59,6 +59,8 @@ PUT_ARCHIVE_BODY = Schema({"path": scalars.PATH, "data": Field({"type": "string"
 
 # Query or body.
 TIMEOUT = Schema({"timeout": scalars.STOP_SECONDS})
+_HOST = Field({"type": "string", "minLength": 1, "maxLength": 255, "description": "name or uuid of the new host"})
+MOVE = Schema({"host": _HOST, "discard_layer": scalars.B3})
 KILL = Schema({"signal": scalars.SIGNAL})
 _COMMAND = scalars.bounded("command", Field({"type": "string", "minLength": 1}))
 EXECUTE = Schema({"command": _COMMAND, "run": scalars.B3, "interactive": scalars.B3}, required=("command",))

@@ -78,6 +78,31 @@ class Evacuation(TypedDict):
     containers: list[Taken]
 
 
+class Drained(TypedDict):
+    """A container of a host that is drained. ``state`` is ``waits``, ``moves``, ``moved`` or ``stays``.
+
+    ``to`` is the host that one has moved to, in a dry run the host that it would get now, or null. ``reason`` says why
+    one stays, or is null.
+    """
+
+    container: str
+    name: str
+    state: str
+    to: str | None
+    reason: str | None
+
+
+class Drain(TypedDict):
+    """``done``: nothing waits and nothing moves. ``since`` is null in a dry run."""
+
+    host: str
+    since: str | None
+    parallel: int
+    discard_layer: bool
+    done: bool
+    containers: list[Drained]
+
+
 class Claim(TypedDict):
     """The resources that one container holds.
 
@@ -221,6 +246,17 @@ def _engine(told: Mapping[str, Any]) -> Engine | None:
         }
     except (KeyError, TypeError):  # not written yet, or by hand
         return None
+
+
+def drain(host: str, wish: Mapping[str, Any], containers: list[Any]) -> Drain:
+    return {
+        "host": host,
+        "since": wish["since"],
+        "parallel": wish["parallel"],
+        "discard_layer": wish["discard_layer"],
+        "done": all(each["state"] in ("moved", "stays") for each in containers),
+        "containers": containers,
+    }
 
 
 def of_traits(row: Mapping[str, Any]) -> Traits:

@@ -14,6 +14,7 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.departures import owner_of
 from zun.common.states import STEADY, Kind
 from zun.compute.audit import audit_rules
 from zun.compute.audit.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
@@ -110,6 +111,9 @@ class Auditor:
         containers = Container.list_by_host(context, self._hostname)
         told, states = self._pool.current(), self._driver.list()
         for container in containers:
+            if owner_of(container.request) is not None:  # it is not left over before it is at its new host
+                seen.skipped.append(container.uuid)
+                continue
             if container.kind == Kind.LEFTOVER:
                 seen.containers.append(container.uuid)
                 seen.findings.append(audit_rules.left_over(container, _objects_of(container, containers, states)))
@@ -346,9 +350,7 @@ def _most_free(
     }
 
 
-def _objects_of(
-    container: Container, containers: Sequence[Container], states: Mapping[str, RuntimeState]
-) -> list[str]:
+def _objects_of(container: Container, containers: Sequence[Container], states: Mapping[str, RuntimeState]) -> list[str]:
     """The ids of the runtime's objects of the container and of its members."""
     family = (each.uuid for each in containers if container.uuid in (each.uuid, each.capsule_uuid))
     return [state.container_id for uuid in family if (state := states.get(uuid)) is not None]

@@ -15,6 +15,7 @@ from oslo_db import exception as db_exc
 
 from zun.common import exceptions, metrics
 from zun.common.context import RequestContext
+from zun.common.departures import uuid_of_left
 from zun.common.disk_pools import DiskPool
 from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.capsules import CapsuleMembers
@@ -101,6 +102,7 @@ class Creation:
             began = time.monotonic()
             try:
                 self._see_engine(context)
+                self._see_departed(container.uuid)
                 pool = ComputeNode.disk_pool(context, self._hostname) if disk_promised(container) else None
                 claim = self._tracker.container_claim(container, limits, own_disk=pool is None)
                 with claim, self._holdings.claiming(container, claim.plan):
@@ -163,6 +165,11 @@ class Creation:
         """
         if not self._engine.look(context):
             raise exceptions.RuntimeAway()
+
+    def _see_departed(self, uuid: str) -> None:
+        """Raise ClaimRefused if this host has yet to delete what the container left here. It has the same name."""
+        if self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None:
+            raise exceptions.ClaimRefused(host=self._hostname, reason="the container has left this host a moment ago")
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""
@@ -244,6 +251,7 @@ class Creation:
         try:
             with recorded(context, container.uuid, "create", last=not run, begun=begun) as step:
                 self._objects.make(context, container, plan, in_networks=in_networks)
+                self._objects.unpack_layer(container)
                 container.status, container.task_state = Status.CREATED, None
                 if not run:
                     take_over(container, self._driver.show(container))

@@ -13,7 +13,7 @@ from zun.compute.container.device_rules import given_to, reason_now
 from zun.compute.container.observed import limited_otherwise, observed
 from zun.compute.container.operations import Operations
 from zun.compute.container.record import logged
-from zun.compute.container.runtime_objects import RuntimeObjects
+from zun.compute.container.runtime_objects import RuntimeObjects, at_runtime
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.records import Records
 from zun.container.driver.driver import ContainerDriver
@@ -63,7 +63,7 @@ class Reconciler:
         not hold, then the shared ones, which may then be told to run there. What cannot be brought back is logged and
         left to the audit: one container must not keep the service from starting.
         """
-        for container in containers:
+        for container in map(at_runtime, containers):
             if container.uuid in runtime:
                 self._volumes.restore(container)
         plans = [(each, held_plan(each) or lost.get(each.uuid)) for each in containers if each.uuid in runtime]

@@ -46,6 +46,19 @@ class RecordedStep:
         container.save_step(self._event_id, self._last)
         self.noted = True
 
+    def depart(
+        self, container: Container, hostname: str, *, run: bool, layer: str | None
+    ) -> tuple[int, Container]:
+        """Let the container wait for another host, in one transaction with the good end of the step: for the end.
+
+        Raises Conflict if nobody asked for the step, and those of ``Container.depart``.
+        """
+        if self._event_id is None:
+            raise exceptions.Conflict(f"Nobody wants container {container.uuid} to leave host {hostname} any more.")
+        generation, left = container.depart(hostname, self._event_id, run, layer)
+        self.noted = True
+        return generation, left
+
     def go_on(self, context: RequestContext, action: str) -> Begun:
         """Write that the step has ended well and that of ``action`` begins, in one transaction: for the end."""
         if self._event_id is None:

@@ -9,10 +9,11 @@ from typing import Any, Unpack
 
 from zun.common import exceptions, metrics, states
 from zun.common.context import RequestContext
+from zun.common.departures import uuid_of_left
 from zun.common.naming import named
 from zun.compute.audit import audit_rules
 from zun.compute.container import move_rules
-from zun.compute.container.operations import PATIENCE, Operations
+from zun.compute.container.operations import PATIENCE, Operations, row_of
 from zun.compute.container.record import logged, recorded
 from zun.compute.container.resize_rules import Resize
 from zun.compute.container.runtime_objects import RuntimeObjects
@@ -178,8 +179,14 @@ class Resizer:
         """
         with self._operations.undisturbed(context, uuid) as current, logged("settle what is held by", uuid):
             plan = None if current is None or current.host != self._hostname else held_plan(current)
+            left = row_of(context, uuid_of_left(uuid, self._hostname))
             if current is not None and plan is not None:
+                self._holdings.returned(context, current)
                 self._settle(current, plan)
+            elif left is not None and left.host == self._hostname:
+                self._holdings.departed(context, uuid, left, self._tracker.generation)
+            elif left is None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None:
+                self._holdings.released(context, uuid_of_left(uuid, self._hostname), None)
             elif not self._tracker.disagrees(uuid, None):
                 return
             elif self._objects.remove_evacuated(context, self._hostname, [uuid]):

@@ -17,8 +17,10 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
+from zun.common.departures import uuid_of_left
 from zun.common.states import Kind, Status
 from zun.compute.container.creation import Creation
+from zun.compute.container.departures import Departures
 from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.operations import TOO_LATE, key_of, row_of
@@ -58,6 +60,7 @@ class Road:
         creation: Creation,
         lifecycle: Lifecycle,
         resizer: Resizer,
+        departures: Departures,
         attachments: NetworkAttachments,
         reconciler: Reconciler,
         uploading: Callable[[], set[str]],
@@ -91,6 +94,8 @@ class Road:
             Do.COMMIT: lambda context, each, step: lifecycle.commit(context, each, step.arguments["image"]),
             Do.RESIZE: lambda context, each, step: resizer.resize(context, each, **step.arguments),
             Do.MOVE: lambda context, each, step: resizer.move(context, each, step.arguments["cpuset"]),
+            Do.LEAVE: lambda context, each, step: departures.leave(context, each, **step.arguments),
+            Do.KEEP_STILL: lambda context, each, step: departures.keep_still(each),
             Do.ATTACH: lambda context, each, step: attachments.attach(context, each, **step.arguments),
             Do.DETACH: lambda context, each, step: attachments.detach(context, each, **step.arguments),
             Do.END: lambda context, each, step: self._end(context, each.uuid, step.action, None),
@@ -224,7 +229,8 @@ class Road:
             return Case(mine, **known)  # what it holds, and what is wanted of it, is its capsule's
         wanted = () if mine is None else self._wanted(context, uuid)
         agrees = not self._tracker.disagrees(uuid, None if mine is None else held_plan(mine))
-        return Case(mine, wanted, **{"agrees": agrees, **known})
+        back = mine is not None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None
+        return Case(mine, wanted, back=back, **{"agrees": agrees, **known})
 
     def _mine(self, row: Container | None) -> Container | None:
         return row if row is not None and row.host == self._hostname else None

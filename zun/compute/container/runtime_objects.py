@@ -4,6 +4,7 @@
 The object is found by the container's uuid, so that each step may be done twice.
 """
 
+import base64
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator
@@ -12,6 +13,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.departures import departed, owner_of
 from zun.common.states import Kind, Status
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.networks import Networks
@@ -115,6 +117,12 @@ class RuntimeObjects:
             self._networks.settle(context, container, ports)
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
+
+    def unpack_layer(self, container: Container) -> None:
+        """Give a container that comes from another host what it has written into its own file system there."""
+        way = departed(container.request)
+        if way is not None and way.get("layer") and (layer := container.layer()) is not None:
+            self._driver.put_archive(container, "/", iter([base64.b64decode(layer)]))
 
     @contextlib.contextmanager
     def _answering(self, container: Container) -> Iterator[None]:
@@ -231,8 +239,10 @@ class RuntimeObjects:
     def remove(self, context: RequestContext, container: Container, *, force: bool) -> None:
         """Remove it, those of a capsule's members before and what only they mounted after: else nothing would ever.
 
-        All that can be, raising what went wrong with one.
+        All that can be, raising what went wrong with one. What a container left here that is on another host by now has
+        the uuid of the container at the runtime.
         """
+        container = at_runtime(container)
         if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         self._remove_object(container, force=force)
@@ -261,6 +271,14 @@ class RuntimeObjects:
                 failure = exc
         if failure is not None:
             raise failure
+
+
+def at_runtime(container: Container) -> Container:
+    """Return the container as the runtime knows it: what a container left at this host has the container's uuid."""
+    owner = owner_of(container.request)
+    if owner is None:
+        return container
+    return Container(container.obj_context, **{**container.columns(), "uuid": owner, "kind": Kind.CONTAINER})
 
 
 def page_mounts(plan: Plan) -> list[RuntimeMount]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
 
-from zun.common.states import ALLOWED, TRANSITIONAL, Status, TaskState
+from zun.common.states import ALLOWED, TRANSITIONAL, Kind, Status, TaskState
 from zun.compute.container.observed import awaits_reboot, never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
 from zun.objects.placement import held_plan
@@ -33,8 +33,10 @@ class Do(StrEnum):
     COMMIT = "commit"
     RESIZE = "resize"
     MOVE = "move"
+    LEAVE = "leave for another host"
     ATTACH = "network attach"
     DETACH = "network detach"
+    KEEP_STILL = "stop it if the runtime has started it"
     HASTEN = "end its processes, so that its stop ends"
     END = "end the action, which was done"
     REFUSE = "end the action in an error"
@@ -79,12 +81,13 @@ _WAYS = {
     "commit": _Way(Do.COMMIT, needs={"image"}),
     "resize_container": _Way(Do.RESIZE),
     "move": _Way(Do.MOVE, needs={"cpuset"}),
+    "leave": _Way(Do.LEAVE, begun=TaskState.STOPPING, needs={"discard_layer"}),
     "network_attach": _Way(Do.ATTACH, needs={"port"}, anywhere=True),
     "network_detach": _Way(Do.DETACH, needs={"port"}, anywhere=True),
 }
 """Each action that a host knows. Any other one, of a later release, ends in an error."""
 
-WAITS = frozenset({Do.STOP, Do.REBOOT})
+WAITS = frozenset({Do.STOP, Do.REBOOT, Do.LEAVE})
 """Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
 LOOKS = frozenset({Do.COMPARE, Do.END, Do.REFUSE})
 """Steps that are quick, for threads that look."""
@@ -131,6 +134,7 @@ class Case:
     - ``first``: nobody has looked at it since the service started.
     - ``compared``: in this look, the row and the runtime have been compared.
     - ``stopping``: at this moment a step of it waits for processes to end.
+    - ``back``: it left for another host and has come back, and this host counts its claim as that of what it left.
     """
 
     row: Mapping[str, Any] | None
@@ -141,6 +145,7 @@ class Case:
     first: bool = False
     compared: bool = False
     stopping: bool = False
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +263,7 @@ RULES = (
         lambda case, row: row["capsule_uuid"] is not None and row["status"] in TRANSITIONAL | {Status.DELETED},
         Do.NOTHING,
     ),
+    Rule("it has come back from its way to another host", lambda case, row: case.back, Do.SETTLE_CLAIM),
     Rule(
         "the oldest wanted action was begun, and its status is what comes of it",
         _done,
@@ -267,6 +273,11 @@ RULES = (
         "the oldest wanted action is not allowed in its status, or lacks an argument",
         _refused,
         Do.REFUSE,
+    ),
+    Rule(
+        "it is what a container left here, which is on its way to another host",
+        lambda case, row: row["kind"] == Kind.LEFTOVER and row["status"] != Status.DELETING,
+        Do.KEEP_STILL,
     ),
     Rule("its status is Creating", _is(Status.CREATING), Do.CREATE),
     Rule("its status is Deleting", _is(Status.DELETING), Do.DELETE),

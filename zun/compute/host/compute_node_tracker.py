@@ -249,6 +249,15 @@ class ComputeNodeTracker:
             if disk is not None:
                 self._disks[uuid] = disk
 
+    def pass_on(self, old: str, new: str) -> None:
+        """Let ``new`` hold what ``old`` holds. Nothing happens if ``old`` holds nothing."""
+        with self._lock:
+            plan = self._usage.claim(old)
+            if plan is not None:
+                self._usage = self._usage.without(_growth(old)).without(old).without(new).with_claim(new, plan)
+                self._guessed.discard(old)
+                self._disks[new] = self._disks.pop(old, 0)
+
     def disagrees(self, uuid: str, plan: Plan | None) -> bool:
         """Return whether ``uuid`` holds anything but ``plan``. In the middle of a resize it does."""
         usage = self._usage

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from zun.common.context import RequestContext
+from zun.common.departures import uuid_of_left
 from zun.compute.container.record import logged
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
@@ -44,9 +45,23 @@ class Holdings:
         """The container exists at the runtime now: keep a record of the whole row."""
         self._records.keep_whole(context, container)
 
-    def released(
-        self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False
-    ) -> None:
+    def departed(self, context: RequestContext, uuid: str, left: Container, generation: int) -> None:
+        """The container has departed for another host: what it holds here is held by what it ``left``."""
+        self._tracker.pass_on(uuid, left.uuid)
+        self._ledger.note(uuid)
+        self._pool.leave(uuid)
+        self.tell(context, left, generation)
+        self._scheduler_api.host_changed(context, host=self._hostname, generation=generation, uuid=uuid, held=None)
+
+    def returned(self, context: RequestContext, container: Container) -> None:
+        """The container may have come back from its way to another host: it holds what it had left."""
+        left = uuid_of_left(container.uuid, self._hostname)
+        if self._tracker.usage.claim(left) is not None:
+            self._tracker.pass_on(left, container.uuid)
+            self._ledger.note(left)
+            self.tell(context, container, self._tracker.generation)
+
+    def released(self, context: RequestContext, uuid: str, generation: int | None, *, failed: bool = False) -> None:
         """The container holds nothing any more: count on it here, tell the schedulers, widen the shared pool.
 
         In this order: its row says so already, so a claim may come any moment, and the pool may wait for the runtime.

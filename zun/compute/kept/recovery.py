@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.departures import owner_of, uuid_of_left
 from zun.common.naming import named
 from zun.compute.container.operations import Operations
 from zun.compute.container.reconciler import Reconciler
@@ -107,7 +108,10 @@ class Recovery:
 
     def _without_row(self, context: RequestContext, uuids: Iterable[str]) -> set[str]:
         wanted = set(uuids)
-        return wanted - {each.uuid for each in Container.list_by_uuids(context, wanted)} if wanted else wanted
+        if not wanted:
+            return wanted
+        found = Container.list_by_uuids(context, wanted | {uuid_of_left(each, self._hostname) for each in wanted})
+        return wanted - {owner_of(each.request) or each.uuid if "request" in each else each.uuid for each in found}
 
     def _take_back(
         self, context: RequestContext, record: Record, state: RuntimeState, *, dry_run: bool

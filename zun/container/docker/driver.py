@@ -5,7 +5,6 @@ from typing import Self
 
 from oslo_config import cfg
 
-from zun.container.docker.archives import DockerArchives
 from zun.container.docker.audit import DockerAudit
 from zun.container.docker.client import Engine, Settings
 from zun.container.docker.console import DockerConsole
@@ -14,6 +13,7 @@ from zun.container.docker.facts import DockerFacts
 from zun.container.docker.hugepages import DockerHugePages
 from zun.container.docker.images import DockerImages
 from zun.container.docker.inspector import DockerInspector
+from zun.container.docker.layers import DockerLayers
 from zun.container.docker.lifecycle import DockerLifecycle
 from zun.container.docker.resources import DockerResources
 from zun.container.docker.terminals import DockerTerminals
@@ -27,7 +27,7 @@ class DockerDriver(
     DockerResources,
     DockerHugePages,
     DockerConsole,
-    DockerArchives,
+    DockerLayers,
     DockerTerminals,
     DockerImages,
     DockerVolumes,

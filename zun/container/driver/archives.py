@@ -21,3 +21,11 @@ class Archives(Protocol):
     def put_archive(self, container: ContainerView, path: str, chunks: Iterable[bytes]) -> None:
         """Unpack a tar in the directory ``path``. InvalidValue if ``path`` is no directory or ``chunks`` is no tar."""
         ...
+
+    def pack_layer(self, container: ContainerView, most: int) -> bytes:
+        """Return a tar, from the root on, of what the container has changed in its own file system: empty for nothing.
+
+        What is mounted there is not part of it. A second name of a file, in another folder, becomes a copy. Conflict if
+        that is more than ``most`` bytes, or if files of the image were deleted, which no tar says.
+        """
+        ...

@@ -30,3 +30,12 @@ class InMemoryArchives(OnRuntime):
         data = b"".join(chunks)
         with self.runtime.lock:
             self.archives[found.uuid, path] = data
+            if path == "/":
+                found.layer = data
+
+    def pack_layer(self, container: ContainerView, most: int) -> bytes:
+        with self._operation("pack_layer", container):
+            layer = self._find(container).layer
+        if len(layer) > most:
+            raise exceptions.Conflict(f"Container {container.uuid} has written more than {most} bytes.")
+        return layer

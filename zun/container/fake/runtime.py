@@ -57,6 +57,8 @@ class RuntimeObject:
     page_limits: Mapping[int, int] | None = None
     """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
+    layer: bytes = b""
+    """What it has changed in its own file system, as a tar."""
 
     def status(self, current: Status | str | None) -> Status | None:
         if self.paused:

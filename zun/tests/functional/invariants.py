@@ -160,7 +160,7 @@ def _check_actions(row: Any) -> None:
     for action in container_actions.of_container(row["uuid"]):
         what = f"{_named(row)}: {action['action']} of {action['request_id']}"
         assert action["finish_time"], f"{what} does not end"
-        _, steps = container_actions.find(row["uuid"], action["request_id"])
+        steps = container_actions.steps_of(action["id"])
         open_still = [step["event"] for step in steps if not step["finish_time"]]
         assert not open_still, f"{what} has ended, and its steps {open_still} have not"
         if action["action"] in ("reboot", "rebuild"):  # the row says that it is to come: nothing else may overtake it

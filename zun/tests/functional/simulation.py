@@ -27,6 +27,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
+from zun.common.departures import uuid_of_left
 from zun.common.states import Status
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.inventory import inventory
@@ -313,6 +314,9 @@ class World:
             host, lambda agent: agent.parts.creation.create(context, Container.from_row(context, row), **arguments)
         )
 
+    def look(self, context: Any, host: str, uuid: str) -> None:
+        self._to_agent(host, lambda agent: look_now(agent.parts, uuid))
+
     def status_changed(self, context: Any, container: Container) -> None:
         """Nobody listens."""
 
@@ -403,7 +407,8 @@ class World:
             in_memory = agent.tracker.usage
             self._check_books(name, agent.tracker.topology, in_memory)
             for uuid, held in rows[name].items():
-                mine = in_memory.claim(uuid)
+                # It may have come back from its way to another host, and its host has not heard of it.
+                mine = in_memory.claim(uuid) or in_memory.claim(uuid_of_left(uuid, name))
                 assert mine is not None, f"{uuid} holds CPUs of {name} in its row and not in the agent"
                 assert held.cpus == mine.cpus or in_memory.claim(f"{uuid}+") is not None
             self._check_runtime(name, in_memory)

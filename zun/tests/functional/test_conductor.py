@@ -85,6 +85,10 @@ class Things:
         container_actions.start(self.container, "create", request_id="req-1", user_id="u", project_id="demo")
         step = ("req-1", "create", "compute__do_container_create")
         self.event = containers.claim(self.container, "one", {"cpuset": rows.CPUSET}, step=step).event_id
+        self.leaving = rows.container(host="one", status="Running", cpuset=rows.CPUSET)["uuid"]
+        who = {"request_id": "req-1", "user_id": "u", "project_id": "demo"}
+        container_actions.note_arguments(self.leaving, "leave", {"host": None}, **who)
+        self.leave = container_actions.start_event(self.leaving, "req-1", "leave", "e")
         self.action = container_actions.find(self.container, "req-1")[0]["id"]
         insert(
             models.networks, uuid=self.network, name="n", project_id="demo",
@@ -148,6 +152,8 @@ CALLS = {
     ("Container", "save_healing"): lambda it: it.object(exit_code=1).save_healing(["Creating"]),
     ("Container", "end_members"): lambda it: it.object().end_members("failed"),
     ("Container", "destroy"): lambda it: it.object().destroy(),
+    ("Container", "layer"): lambda it: it.object().layer(),
+    ("Container", "depart"): lambda it: it.object(it.leaving).depart("one", it.leave, True),
     ("Container", "abandon"): lambda it: it.object().abandon(),
     ("Container", "restore"): lambda it: it.restored().restore(),
     ("ContainerActionEvent", "ask"): lambda it: ContainerActionEvent.ask(CONTEXT, it.container, "demo", "rebuild"),

@@ -13,8 +13,9 @@ from prometheus_client import REGISTRY
 
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.departures import uuid_of_left
 from zun.container.driver.lifecycle import Plug
-from zun.db import container_actions, containers, models, network_ports, session
+from zun.db import container_actions, containers, models, network_ports, services, session
 from zun.network.plugin import WIRING, Wires
 from zun.neutron.ports import Wiring
 from zun.objects import Container
@@ -22,7 +23,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.functional import actions
 from zun.tests.functional.api.samples import TEMPLATE
 from zun.tests.functional.cloud import Cloud, machine
-from zun.tests.functional.neutron import Driver, api, client, conf, create, neutron, swept, users_port, wires
+from zun.tests.functional.neutron import Driver, Switch, api, client, conf, create, neutron, swept, users_port, wires
 from zun.topology.devices import Device, DeviceType
 
 __all__ = ["api", "client", "conf", "neutron", "wires"]
@@ -319,6 +320,44 @@ def cloud(database, client, wires, neutron):
     made.start_agent("host-1")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def hosts(cloud, client, neutron, tmp_path, monkeypatch):
+    """A second host beside that of ``cloud``, which a container may move to."""
+    wires = Wires(tmp_path / "wires-2", {"ovs": Switch()}, client, 0.2)
+    wires.start()
+    neutron.agents.add("host-2")
+    cloud.networks["host-2"], cloud.machines["host-2"] = Driver(client, wires, "host-2"), machine()
+    cloud.start_agent("host-2")
+    return {name: cloud.networks[name]._engine for name in ("host-1", "host-2")}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_port_moves_to_another_host_and_comes_back(cloud, hosts, api, neutron, fails):
+    """Its addresses stay. It is bound to the host where the container is, wherever that could not run."""
+    services.update("host-2", "zun-compute", {"disabled": True})
+    uuid = create(api, nets=[{"network": neutron.network("demo")}]).json["uuid"]
+    containers.update(uuid, {"request": {**containers.get(uuid)["request"], "run": True}})
+    cloud.scheduler_api.create(CONTEXT, Container.get_by_uuid(CONTEXT, uuid))
+    before = wait_for(lambda: (row := containers.get(uuid))["status"] == "Running" and row)
+    (port,) = neutron.ports.values()
+    assert (before["host"], port["binding:host_id"]) == ("host-1", "host-1")
+    services.update("host-2", "zun-compute", {"disabled": False})
+    cloud.scheduler.table.catch_up()
+    if fails:
+        cloud.drivers["host-2"].fail("start", exceptions.DockerError(error="no"))
+    container = Container.get_by_uuid(CONTEXT, uuid)
+    cloud.compute_api.want(CONTEXT, container, "leave", discard_layer=True, run=True, host="host-2")
+    left = wait_for(lambda: containers.of_uuids([uuid_of_left(uuid, "host-1")]))
+    wait_for(lambda: not containers.of_uuids([uuid_of_left(uuid, "host-1")]), 30)
+    now = wait_for(lambda: (row := containers.get(uuid))["status"] == "Running" and not row["task_state"] and row)
+    host = "host-1" if fails else "host-2"
+    (port,) = neutron.ports.values()
+    assert left and (now["host"], port["binding:host_id"]) == (host, host)
+    assert now["addresses"] == before["addresses"]
+    cloud.compute_api.delete(CONTEXT, Container.get_by_uuid(CONTEXT, uuid), force=True)
+    wait_for(lambda: not neutron.ports)
 
 
 def accepted(api, neutron):

@@ -12,6 +12,7 @@ from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import exceptions as ks_exc
 
 from zun.common import exceptions
+from zun.common.departures import uuid_of_left
 from zun.db import aggregates
 from zun.objects.placement import held_plan, placement_request
 from zun.placement import reporter
@@ -108,6 +109,30 @@ def test_a_move_follows(cloud, placement_client, names, mode):
     assert not new.cells.keys() & old.cells.keys()
     wait_for(lambda: ledger(placement_client, host) == {container.uuid: {cell: {"PCPU": 2, "MEMORY_MB": 64}}})
     assert tracker.usage.claim(container.uuid).cpus == new.cpus
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("mode", ["report", "enforce"])
+def test_a_move_to_another_host_follows(cloud, placement_client, names, mode, fails):
+    """What the container left is held at the old host until the container is at the new one, or comes back."""
+    made = cloud(mode, hosts=2)
+    container = made.run(cpu=2.0, **DEDICATED)
+    (old, new) = sorted(names[:2], key=lambda name: name != container.host)
+    wait_for(lambda: equal(placement_client, names[:2]))
+    seen = []
+    left = uuid_of_left(container.uuid, old)
+
+    def both():
+        return [[*ledger(placement_client, host)] for host in (old, new)] == [[left], [container.uuid]]
+
+    made.cloud.drivers[new].before("start", lambda _: seen.append(wait_for(both)))
+    if fails:
+        made.cloud.drivers[new].fail("start", exceptions.DockerError(error="no"))
+    made.cloud.compute_api.want(CONTEXT, container, "leave", discard_layer=True, run=True, host=None)
+    at, other = (old, new) if fails else (new, old)
+    wait_for(lambda: seen)
+    wait_for(lambda: [*ledger(placement_client, at)] == [container.uuid] and not ledger(placement_client, other))
+    wait_for(lambda: equal(placement_client, names[:2]))
 
 
 @pytest.mark.parametrize("mode", ["report", "enforce"])

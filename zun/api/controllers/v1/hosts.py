@@ -8,6 +8,7 @@ from typing import Any
 from zun.api import microversion, paging
 from zun.api.controllers.v1 import host_up, one_container
 from zun.api.controllers.v1.dependencies import Dependencies
+from zun.api.controllers.v1.drains import Drains
 from zun.api.free_amounts import FreeAmounts
 from zun.api.microversion import v1
 from zun.api.policy import Access
@@ -57,6 +58,7 @@ class Hosts:
         self._scheduler = dependencies.scheduler_api
         self._settings = dependencies.settings
         self._amounts = FreeAmounts()
+        self._drains = Drains(dependencies)
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -88,6 +90,7 @@ class Hosts:
                 body=schemas.EVACUATE,
                 returns=views.Evacuation,
             ),
+            *self._drains.routes(),
             Route("GET", "hosts/{host}/traits", self.traits, since=microversion.TRAITS, returns=views.Traits),
             Route(
                 "PUT",

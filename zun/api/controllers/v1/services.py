@@ -61,7 +61,7 @@ class Services:
 
     def enable(self, call: Call) -> Answer:
         given = self._checked(call, "enable", schemas.ENABLE, call.arguments)
-        return self._changed(given, {"disabled": False, "disabled_reason": None})
+        return self._changed(given, {"disabled": False, "disabled_reason": None}, drain=None)
 
     def disable(self, call: Call) -> Answer:
         given = self._checked(call, "disable", schemas.DISABLE, call.arguments)
@@ -87,8 +87,8 @@ class Services:
             )
         return given
 
-    def _changed(self, service: Mapping[str, Any], values: Mapping[str, Any]) -> Answer:
-        db.update(service["host"], service["binary"], values)
+    def _changed(self, service: Mapping[str, Any], values: Mapping[str, Any], **unshown: Any) -> Answer:
+        db.update(service["host"], service["binary"], {**values, **unshown})
         return Answer({"service": {"host": service["host"], "binary": service["binary"], **values}})
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zun.api import archives, creation, image_properties, images, microversion, networks, transfers
-from zun.api.controllers.v1 import one_container
+from zun.api.controllers.v1 import drains, one_container
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.controllers.v1.one_container import Given
 from zun.api.microversion import Version, v1
@@ -22,8 +22,8 @@ from zun.common.exceptions import on_failure
 from zun.common.image_reference import LOCAL, OF_SERVICE
 from zun.common.naming import named
 from zun.common.states import Status, TaskState
+from zun.db import compute_nodes, departures, explanations, models
 from zun.db import container_actions as db_actions
-from zun.db import explanations, models
 from zun.db import images as db_images
 from zun.db import network_ports as db_ports
 from zun.image.driver import GLANCE
@@ -61,6 +61,7 @@ class Action:
 class SubActions:
     def __init__(self, dependencies: Dependencies) -> None:
         self._compute = dependencies.compute_api
+        self._scheduler = dependencies.scheduler_api
         self._settings = dependencies.settings
         self._images = dependencies.images
         self._networks = dependencies.networks
@@ -95,6 +96,7 @@ class SubActions:
             Action("POST", "pause", schemas.NONE, self._plain("pause")),
             Action("POST", "unpause", schemas.NONE, self._plain("unpause")),
             Action("POST", "kill", schemas.KILL, self._plain("kill", "signal")),
+            Action("POST", "move", schemas.MOVE, self._move, waits=True, since=microversion.MOVES),
             Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
             Action(
                 "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
@@ -226,6 +228,28 @@ class SubActions:
             return {**asked, **images.committed_request(container.project_id, image, registry=registry, host=host)}
         same = container.request.get(COMMITTED)
         return asked if same is None else {**asked, COMMITTED: same}
+
+    def _move(self, container: Container, given: Given, call: Call) -> Answer:
+        """Have the container moved to another host, ``host`` if given, which must have room for it now."""
+        states.check_action("leave", container)
+        if not self._compute.can_act("leave"):
+            raise exceptions.Conflict(drains.UNMOVED)
+        reason = departures.obstacle(container.columns())
+        if reason is not None:
+            raise exceptions.Conflict(f"Container {named(container)} cannot move to another host: {reason}.")
+        host = one_container.require_host(container)
+        to = compute_nodes.find(given["host"])["hostname"] if given.get("host") else None
+        if to == host:
+            raise exceptions.Conflict(f"Container {named(container)} is on host {host} already. Name another host.")
+        drains.check_place(self._scheduler, call, container.uuid, host, to)
+        running = container.status in departures.RUNS
+        self._want(
+            call,
+            container,
+            "leave",
+            {"host": to, "discard_layer": bool(given.get("discard_layer")), "run": running},
+        )
+        return Answer()
 
     def _rename(self, container: Container, given: Given, call: Call) -> Answer:
         name = given["name"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other services as the API sees them: messages go into ``sent``, answers come from attributes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from zun.common.context import RequestContext
@@ -43,6 +43,14 @@ class SchedulerMessages:
         self.sent.append(("find_moves", container.uuid))
         return {"host": None, "moves": [], "proven": True, "reason": "full"}
 
+    def find_places(
+        self, context: RequestContext, uuids: Sequence[str], leaving: str, to: str | None = None
+    ) -> dict[str, Any]:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("find_places", leaving))
+        return {uuid: {"host": to or "host-2", "reason": None} for uuid in uuids}
+
 
 class ComputeMessages(ComputeAPI):
     """``sent`` has (method, uuid, arguments), ``quotas`` the default limits that went with a new size."""
@@ -55,6 +63,9 @@ class ComputeMessages(ComputeAPI):
         "top": {"Titles": ["PID"], "Processes": [["1"]]},
         "stats": {"CONTAINER": "web", "CPU %": 1.5},
     }
+
+    def can_act(self, action: str) -> bool:
+        return True
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []

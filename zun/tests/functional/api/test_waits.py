@@ -78,7 +78,7 @@ def test_an_archive_waits_until_its_last_byte(two_at_once, placed, compute, monk
 
 #: Methods that return before the host has done anything.
 CASTS = {
-    *("create", "act", "image_pull", "image_delete", "remove_volumes"),
+    *("create", "act", "look", "image_pull", "image_delete", "remove_volumes"),
     *("hand_over", "scheduler_seen", "claim_refused", "host_changed", "close"),
 }
 
@@ -93,6 +93,7 @@ def test_whatever_waits_for_a_host_is_counted():
         "resize_terminal": "resize",
         "image_search": "search",
         "find_moves": "defragment",
+        "find_places": "drain",
         "can_act": None,  # asks nobody
         "recover": None,  # of the operator's command, not of the API
     }

@@ -122,6 +122,7 @@ CASES: dict[str, Sequence[Case]] = {
     f"GET {ITEM}/attach": (act(200),),
     f"POST {ITEM}/resize": (act(200, query="w=80&h=24"),),
     f"POST {ITEM}/rebuild": (act(),),
+    f"POST {ITEM}/move": (Case((404, 403, 403, 202)),),
     f"GET {ITEM}/get_archive": (act(200, query="path=/x"),),
     f"POST {ITEM}/put_archive": (act(200, query="path=/x", body={"data": ""}),),
     f"POST {ITEM}/commit": (act(query="repository=web"),),
@@ -192,6 +193,9 @@ CASES: dict[str, Sequence[Case]] = {
     "GET hosts/{host}/topology": (administer(),),
     "POST hosts/{host}/audit": (administer(),),
     "POST hosts/{host}/evacuate": (administer(body={"dry_run": True}),),
+    "POST hosts/{host}/drain": (administer(body={"dry_run": True}),),
+    "GET hosts/{host}/drain": (Case((403, 403, 403, 404)),),  # it is not being drained
+    "DELETE hosts/{host}/drain": (Case((403, 403, 403, 204)),),
     "GET hosts/{host}/traits": (administer(),),
     "PUT hosts/{host}/traits": (administer(body={"traits": []}),),
     "GET services": (administer(),),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zun.tests.functional.crashes.effects import Effect, Fault, Part
+from zun.tests.functional.crashes.effects import Effect, Fault, Part, nothing_more
 from zun.tests.functional.crashes.world import CrashWorld, Snapshot
 
 BODY: dict[str, Any] = {
@@ -60,6 +60,20 @@ def move(world: CrashWorld) -> None:
     world.request("POST", "placement/defragment", {"cpu": 4, "memory": 64}, version="1.49")
 
 
+def leaves(*, has_room: bool) -> Do:
+    """Move to another host. The schedulers look meanwhile, and the host hears of it."""
+
+    def do(world: CrashWorld) -> None:
+        world.has_room = has_room
+        world.request("POST", f"containers/{world.subject}/move?discard_layer=true", version="1.49")
+        for _ in range(4):
+            world.work()
+            with contextlib.suppress(Exception), nothing_more(world.effects):
+                world.carry_on()
+
+    return do
+
+
 def exits(code: int) -> Do:
     return lambda world: world.driver.exit(world.subject, code)
 
@@ -79,13 +93,15 @@ def compares(world: CrashWorld) -> None:
 @dataclass(frozen=True, slots=True)
 class Action:
     """``before`` names the action after which this one begins, None for the empty host. ``again``: another action takes
-    the same road, and this one is there for those that begin after it.
+    the same road, and this one is there for those that begin after it. ``failed`` is a status, beside the one before,
+    in which an error may leave the container.
     """
 
     name: str
     before: str | None
     do: Do = field(repr=False)
     again: bool = False
+    failed: str = ""
 
 
 ACTIONS = (
@@ -110,6 +126,8 @@ ACTIONS = (
     Action("shrink", "run", post("resize_container?cpu=1")),
     Action("more-memory", "run", post("resize_container?memory=96")),
     Action("move", "run", move),
+    Action("leave", "run", leaves(has_room=True)),
+    Action("leave-and-back", "run", leaves(has_room=False), failed="Stopped"),  # if its start on the old host fails
     Action("update", "run", lambda world: world.request("PATCH", f"containers/{world.subject}", {"cpu": 1})),
     Action("delete", "stop", delete()),
     Action("delete-force", "run", delete("?force=true")),
@@ -228,7 +246,7 @@ class Table:
         done = list(world.effects.done)
         try:
             world.heal()
-            led = [*_outcome(world, trace, before, cell)]
+            led = [*_outcome(world, action, trace, before, cell)]
             if cell.fault is Fault.AWAY and cell.effect.part in (Part.RUNTIME, Part.NETWORK):
                 world.delete_failed_capsule()
             wrong = [*world.disagreements()]
@@ -252,7 +270,7 @@ def _print(name: str, cells: Sequence[Cell], effects: int, seconds: float) -> No
     print(_line(name, [count[each] for each in Fault], effects, len(cells), f"{seconds:.1f}"), flush=True)
 
 
-def _outcome(world: CrashWorld, trace: Trace, before: Any, cell: Cell) -> Iterator[str]:
+def _outcome(world: CrashWorld, action: Action, trace: Trace, before: Any, cell: Cell) -> Iterator[str]:
     """Yield in words why the action neither was done nor ended in an error with what was before."""
     subject = world.subject or world.newest()
     if not subject:
@@ -266,5 +284,5 @@ def _outcome(world: CrashWorld, trace: Trace, before: Any, cell: Cell) -> Iterat
         return
     elif found is not None and found["status"] == "Error":
         return  # with a reason, as ``disagreements`` has seen
-    elif found is None or message is None or found["status"] != (before or found)["status"]:
+    elif found is None or message is None or found["status"] not in ((before or found)["status"], action.failed):
         yield f"it is {found}, was {before}, and the action ({message}) leads to {trace.outcome}"

@@ -21,6 +21,7 @@ from oslo_utils.fixture import TimeFixture
 from zun import topology
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
+from zun.common.departures import departed
 from zun.common.states import Kind, Status
 from zun.compute import service as service_module
 from zun.conductor.endpoint import ConductorEndpoint
@@ -37,6 +38,7 @@ from zun.objects.placement import cpuset_record, held_plan
 from zun.objects.service import COMPUTE_BINARY
 from zun.placement.ledger import NoLedger
 from zun.scheduler import moves
+from zun.scheduler.departures import Departures
 from zun.scheduler.endpoint import SchedulerEndpoint
 from zun.scheduler.host_table import HostTable
 from zun.tests.functional import invariants
@@ -50,6 +52,7 @@ from zun.volume.driver import VolumeDriver
 from zun.volume.fake import InMemoryVolumeDriver
 
 MOST_STEPS = 1000
+ELSEWHERE = "elsewhere"
 ROUNDS = 6
 """Comparisons after which nothing must be left to do."""
 
@@ -174,6 +177,8 @@ class CrashWorld(World):
         """The uuid of the container that the action is about."""
         self.refused = False
         """The API has not accepted the last request, as far as its caller knows."""
+        self.has_room = True
+        """Another host can take a container that leaves this one."""
         self.late: list[Callable[[], Any]] = []
         self.effects = Effects(self._marks)
         self.ledger = MemoryLedger()
@@ -353,6 +358,31 @@ class CrashWorld(World):
         move = {"uuid": self.subject, "name": "", "held": cpuset_record(old), "cpuset": cpuset_record(new), "mib": 0}
         return {"host": HOST, "proven": True, "reason": None, "moves": [{**move, "after": []}]}
 
+    def find_places(
+        self, _context: RequestContext, uuids: Sequence[str], _leaving: str, _to: str | None
+    ) -> dict[str, Any]:
+        """Answer in the place of the scheduler: another host has room."""
+        return {uuid: {"host": ELSEWHERE, "reason": None} for uuid in uuids}
+
+    def carry_on(self) -> None:
+        """Look, as a scheduler does, at the containers that have left the host."""
+        Departures(self, self._arrive).look()  # type: ignore[arg-type]
+
+    def look(self, context: RequestContext, host: str, uuid: str) -> None:
+        """Stand in for ComputeAPI.look."""
+        if host == HOST:
+            self.send(f"look {uuid[:4]}", lambda: self.endpoint.look(context, uuid=uuid))
+
+    def _arrive(self, _context: RequestContext, container: Container) -> None:
+        """Stand in for the new host, which makes the container or cannot."""
+        if self.has_room:
+            claimed = db.claim(container.uuid, ELSEWHERE, {"cpuset": {}})
+            db.update(container.uuid, {"status": Status.RUNNING, "cpuset": None})
+            container_actions.end(container.uuid, container_actions.wanted(container.uuid)[0]["id"], "", None)
+            assert claimed
+        else:
+            db.end_unplaced(container.uuid, "no host has room")
+
     def request(self, method: str, path: str, body: Any = None, version: str = "1.40") -> Any:
         """Send a request to the API, whose transactions are effects. None if the API was killed."""
         self._requesting = True
@@ -433,7 +463,9 @@ class CrashWorld(World):
             before = self._marks()
             self.compare()
             for row in db.unplaced():  # as a scheduler does whose message was lost
-                self.create(admin_context(), Container.from_row(None, row))
+                if departed(row["request"]) is None:
+                    self.create(admin_context(), Container.from_row(None, row))
+            self.carry_on()
             self.drain()
             if before == self._marks():
                 break

@@ -42,6 +42,8 @@ ADMIN = [
     "host:topology:holders",
     "host:audit",
     "host:evacuate",
+    "host:drain",
+    "container:move",
     "host:traits",
     "host:set_traits",
     "group:get_all_all_projects",

@@ -23,6 +23,7 @@ MATRIX = """
 | logs | | x | x | x | x | x | x | x | | | | |
 | get_archive, put_archive | | x | x | x | x | | | | | | | |
 | update, resize_container, move | | x | x | x | x | | | | | | | |
+| leave | | x | x | x | | | | x | | | | |
 | add_security_group, remove_security_group | | x | x | x | x | | | | | | | |
 | commit | | | x | x | x | | | | | | | |
 | delete | | x | | x | | x | | | | | x | x |

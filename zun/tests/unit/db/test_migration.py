@@ -99,6 +99,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
         "container_groups": {("uuid",), ("project_id", "name")},
         "aggregates": {("uuid",), ("name",)},
         "explanations": set(),
+        "layers": set(),
         "service_keys": set(),
         "services": {("host", "binary")},
         "quotas": {("project_id", "resource")},

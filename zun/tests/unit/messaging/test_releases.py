@@ -96,3 +96,21 @@ def test_moves_need_hosts_and_schedulers_of_this_release(context):
     old = SchedulerAPI(transport, pin=releases.RELEASES["1.0"])
     with pytest.raises(exceptions.Conflict, match="plan no moves"):
         old.find_moves(context, Container())
+    with pytest.raises(exceptions.Conflict, match="plan no moves"):
+        old.find_places(context, [], "h1")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda scheduler, context: scheduler.dry_run(context, Container(), count=1),
+        lambda scheduler, context: scheduler.find_moves(context, Container()),
+        lambda scheduler, context: scheduler.find_places(context, ["7c1e4b2a"], "h1"),
+    ],
+    ids=["dry_run", "find_moves", "find_places"],
+)
+def test_no_answer_names_the_scheduler(context, ask):
+    """The error of a silent host tells to look at compute services, which are none of its business here."""
+    silent = SchedulerAPI(rpc.get_transport(cfg.CONF, f"inproc:///{__name__}.silent"), timeout=0.1)
+    with pytest.raises(exceptions.SchedulerUnavailable):
+        ask(silent, context)

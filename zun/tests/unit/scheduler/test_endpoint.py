@@ -571,6 +571,42 @@ def test_a_group_that_is_gone_is_named(endpoint, hosts, context):
     assert row_of(container)[0] == "Error" and GONE in row_of(container)[2]
 
 
+# find_places
+
+
+def test_where_the_containers_of_a_host_would_go(endpoint, hosts, context):
+    """The host big is to be free; its containers have rows, one of them a group, one a row that nobody can read."""
+    row = groups.insert(
+        {"name": "g", "project_id": "demo", "user_id": "alice", "policy": "anti-affinity", "rules": {"max_per_host": 1}}
+    )
+    together_with = {"request": {"hints": {"group": row["uuid"]}}, "group_uuid": row["uuid"]}
+    made = [
+        new_container(context, host="big", cpu_policy="dedicated", cpu=cpus, **fields)
+        for cpus, fields in (
+            (3.0, together_with),
+            (2.0, together_with),
+            (1.0, together_with),
+            (2.0, {"request": {"hints": {"group": GONE}}}),
+            (2.0, {"placement": {"numa_nodes": "x"}}),
+            (4.0, {}),
+        )
+    ]
+    uuids = [each.uuid for each in made]
+    answer = endpoint.find_places(context, uuids=[*uuids, "deleted"], leaving="big")
+    assert answer.keys() == {*uuids, "deleted"}
+    assert [answer[uuid]["host"] for uuid in uuids] == ["mid", "tiny", None, None, None, None]
+    reasons = [answer[uuid]["reason"] for uuid in uuids]
+    assert reasons[:2] == [None, None]
+    for reason, told in zip(
+        reasons[2:], ("GroupAntiAffinityFilter", GONE, "its row cannot be read: ", "No valid host"), strict=True
+    ):
+        assert told in reason
+    assert answer["deleted"] == {"host": None, "reason": "it was deleted"}
+    assert hosts.handed == []
+    free = [endpoint._table.host(name).room.dedicated_cpus for name in ("big", "mid", "tiny")]
+    assert free == [8, 6, 4], "nothing is booked"
+
+
 # sweep
 
 
