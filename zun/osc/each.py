@@ -21,7 +21,7 @@ from zun.osc import versions, waiting
 
 LOG = logging.getLogger(__name__)
 
-End = Callable[[], None]
+End = Callable[[], str | None]
 
 SECURITY_GROUPS_END = "1.14"  # the last microversion that has the routes
 
@@ -67,7 +67,8 @@ class Each(command.Command):
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> str | End | None:
         """Send the request for ``name``. Any error is this name's failure.
 
-        Return a further text for the user, or a function that returns when the request has been carried out.
+        Return a further text for the user, or a function that returns when the request has been carried out, and may
+        return such a text.
         """
         operator.attrgetter(self.request)(client)(name)
         return None
@@ -88,8 +89,8 @@ class Each(command.Command):
             if not callable(more):
                 print(f"Request to {wish} has been accepted." + (f" {more}" if more else ""), file=self.app.stdout)
 
-        def carried_out(wish: str, _: None) -> None:
-            print(f"Request to {wish} has been carried out.", file=self.app.stdout)
+        def carried_out(wish: str, more: str | None) -> None:
+            print(f"Request to {wish} has been carried out." + (f" {more}" if more else ""), file=self.app.stdout)
 
         names = [given] if isinstance(given, str) else given
         statuses = [one_by_one(names, self.wish, ask, accepted)]

@@ -18,14 +18,21 @@ PAUSE = 0.2  # seconds between two looks of --wait
 QUIET = 60.0  # seconds without the end of a move after which --wait gives up
 
 
-class DefragmentHost(command.Lister):
+class Report(command.Lister):
+    """A table, after which the command exits with 1 if ``failed`` is set."""
+
+    failed = False
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        return super().run(parsed_args) or int(self.failed)
+
+
+class DefragmentHost(Report):
     """Move containers within a host so that a container of a size fits there
 
     The processes of the containers go on. Exits with 1 when no moves help, and says why. With --wait also when a move
     failed: then the containers that were moved before stay where they are now.
     """
-
-    _failed = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -46,9 +53,6 @@ class DefragmentHost(command.Lister):
         placement.add_options(parser)
         return parser
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        return super().run(parsed_args) or int(self._failed)
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
         http = versions.http_at(manager.container, "appcontainer host defragment", versions.MOVES_VERSION)
@@ -62,7 +66,7 @@ class DefragmentHost(command.Lister):
         if parsed_args.wait and not parsed_args.dry_run:
             request = response.headers.get("x-openstack-request-id")
             for reason in _wait(http, answer["moves"][: answer["accepted"]], request):
-                self._failed = True
+                self.failed = True
                 sys.stderr.write(f"{reason}\n")
         columns = ("Container", "Name", "CPUs", "Memory Nodes", "New CPUs", "New Memory Nodes", "MiB")
         names = ("container", "name", "old_cpuset_cpus", "old_cpuset_mems", "cpuset_cpus", "cpuset_mems", "mib")
@@ -71,7 +75,7 @@ class DefragmentHost(command.Lister):
     def _tell(self, answer: Mapping[str, Any], parsed_args: argparse.Namespace) -> None:
         """Say on stderr what comes of the request. The table is for the moves."""
         if answer["host"] is None:
-            self._failed = True
+            self.failed = True
             told = f"No moves help: {answer['reason']}"
         elif not answer["moves"]:
             told = f"Host {answer['host']} has room already: nothing is moved."
@@ -81,19 +85,17 @@ class DefragmentHost(command.Lister):
         else:
             told = f"Host {answer['host']}: {count(answer['accepted'], 'move')} of {len(answer['moves'])} under way."
             if answer["reason"]:
-                self._failed = True
+                self.failed = True
                 told = f"{told} {answer['reason']}"
         sys.stderr.write(f"{told}\n")
 
 
-class EvacuateHost(command.Lister):
+class EvacuateHost(Report):
     """Have the containers of a host that is down placed on other hosts
 
     The command of each container starts anew there; what it had written into its own file system is lost. Exits with 1
     if a container stays, and says why.
     """
-
-    _failed = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -109,9 +111,6 @@ class EvacuateHost(command.Lister):
         parser.add_argument("--wait", action="store_true", help="Wait until the containers are placed, or in Error.")
         return parser
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        return super().run(parsed_args) or int(self._failed)
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
         http = versions.http_at(manager.container, "appcontainer host evacuate", versions.MOVES_VERSION)
@@ -119,7 +118,7 @@ class EvacuateHost(command.Lister):
         path = f"/v1/hosts/{versions.segment(parsed_args.host)}/evacuate"
         _, answer = http.json_request("POST", path, body=body)
         stay = [each for each in answer["containers"] if each["reason"] is not None]
-        self._failed = bool(stay)
+        self.failed = bool(stay)
         rows = []
         for each in answer["containers"]:
             if each["reason"] is not None:
@@ -136,11 +135,16 @@ class EvacuateHost(command.Lister):
         while True:
             _, shown = http.json_request("GET", f"/v1/containers/{uuid}?all_projects=true")
             if shown["status"] == "Error":
-                self._failed = True
+                self.failed = True
                 return f"Error: {shown['status_reason']}"
             if shown["status"] != "Creating":
                 return f"{shown['status']} on {shown['host']}"
             time.sleep(PAUSE)
+
+
+def says_why(uuid: str, request: str | None) -> str:
+    """Return which command shows the reason of a failed action."""
+    return f"'openstack appcontainer action show {uuid} {request}' says why"
 
 
 def _size(text: str) -> dict[str, int]:
@@ -165,7 +169,7 @@ def _wait(http: Any, moves: list[Mapping[str, Any]], request: str | None) -> Ite
                 if any(action["finish_time"] is None for action in mine):
                     continue
                 failed = any(action["message"] for action in mine)
-                reason = f"'openstack appcontainer action show {uuid} {request}' says why" if failed else None
+                reason = says_why(uuid, request) if failed else None
             since = time.monotonic()
             left.remove(uuid)
             if reason is not None:
