@@ -23,7 +23,8 @@ REASON = "Its host was down, and the container was taken to another host."
 
 _ENDED = frozenset({Status.CREATED, Status.STOPPED})
 _TAKEN = _ENDED | {Status.RUNNING, Status.PAUSED, Status.UNKNOWN, Status.RESTARTING}
-_STAYING = frozenset({MountKind.VOLUME, MountKind.LOCAL, MountKind.CINDER})
+BOUND = frozenset({MountKind.VOLUME, MountKind.LOCAL})
+_STAYING = BOUND | {MountKind.CINDER}  # nobody detaches it from a host that is down
 
 table = containers.table
 
@@ -34,16 +35,17 @@ def obstacle(row: Mapping[str, Any]) -> str | None:
         return "it is a capsule: delete it, and create it anew"
     if row["status"] not in _TAKEN and not _arrives(row):
         return f"its status is {row['status']}"
-    if (reason := tie(row)) is not None:
+    if (reason := tie(row, _STAYING)) is not None:
         return reason
     return "it has ports of Neutron" if network_ports.is_joined(row["uuid"]) else None
 
 
-def tie(row: Mapping[str, Any]) -> str | None:
-    """Return what ties the container of this row to its host, or None."""
+def tie(row: Mapping[str, Any], staying: Collection[MountKind] = BOUND) -> str | None:
+    """Return what ties the container of this row to its host, or None. ``staying`` are mounts that no other host has.
+    """
     if row["request"].get("host"):
         return "it was asked for on this host, by name or by its image or volume"
-    if any(mount.kind in _STAYING for mount in mounts_of(row)):
+    if any(mount.kind in staying for mount in mounts_of(row)):
         return "it mounts volumes"
     return None
 

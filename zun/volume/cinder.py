@@ -128,6 +128,20 @@ class CinderDriver:
                 with metrics.timed(metrics.VOLUME_SECONDS, "detach"):
                     self._leave(volume, owner, {**user, "owned": mount.owned})
 
+    def detach(self, owner: str, mount: Mount) -> None:
+        """Unmount and disconnect the volume, and detach it at Cinder, so that another host can have it with its data.
+
+        Raises VolumeError also if only Cinder fails.
+        """
+        volume = mount.source or ""
+        with self._one_at_a_time(volume, mount):
+            user = self._user(volume, owner)
+            if user:
+                with metrics.timed(metrics.VOLUME_SECONDS, "detach"):
+                    self._leave(volume, owner, {**user, "owned": False})
+                if self._user(volume, owner):
+                    raise exceptions.VolumeError("Cinder has not detached the volume")
+
     # Leftovers.
 
     def sweep(self, known: Callable[[Collection[str]], Collection[str]]) -> None:

@@ -10,6 +10,7 @@ from typing import Self
 from oslo_config import cfg
 
 from zun.common import exceptions
+from zun.common.departures import departed
 from zun.common.mounts import Kind, Mount, mounts_of
 from zun.container.driver.lifecycle import RuntimeMount
 from zun.objects import Container
@@ -51,10 +52,31 @@ class Volumes:
         """Prepare the container's mounts and return how the runtime mounts each. Raises VolumeError.
 
         The members of a capsule share the mounts of the capsule. ``again``: the container's object was made before.
-        Then missing data is an error, and never replaced by an empty volume.
+        Then missing data is an error, and never replaced by an empty volume. A volume of Cinder has its data also if
+        the object was made on another host.
         """
         owner, project = container.capsule_uuid or container.uuid, container.project_id
-        return [self._prepared(owner, project, number, mount, again) for number, mount in _numbered(container)]
+        moves = departed(container.request) is not None
+        return [
+            self._prepared(owner, project, number, mount, again or (moves and mount.kind is Kind.CINDER))
+            for number, mount in _numbered(container)
+        ]
+
+    def attach(self, container: Container) -> None:
+        """Attach the container's volumes of Cinder again if it left this host and came back. Raises VolumeError."""
+        for number, mount in self._of_cinder(container):
+            self._prepared(container.uuid, container.project_id, number, mount, again=True)
+
+    def detach(self, container: Container) -> None:
+        """Detach the container's volumes of Cinder, with their data, for another host. Raises VolumeError."""
+        for _, mount in self._of_cinder(container):
+            assert self._cinder is not None  # else there are none
+            self._cinder.detach(container.uuid, mount)
+
+    def _of_cinder(self, container: Container) -> list[tuple[int, Mount]]:
+        if self._cinder is None:
+            return []
+        return [(number, mount) for number, mount in _own(container) if mount.kind is Kind.CINDER]
 
     def _prepared(self, owner: str, project_id: str, number: int, mount: Mount, again: bool) -> RuntimeMount:
         found = self._driver(mount).prepare(owner, project_id, number, mount, again=again)
@@ -79,15 +101,20 @@ class Volumes:
             except exceptions.VolumeError as exc:
                 LOG.warning("Could not restore a mount of container %s: %s", container.uuid, exc)
 
-    def remove(self, container: Container) -> None:
+    def remove(self, container: Container, *, elsewhere: bool = False) -> None:
         """Remove the mounts that only this container used, after its object is gone. Can be repeated.
+
+        ``elsewhere``: it is, or will be, on another host, where it has its volumes of Cinder: these are detached here.
 
         If some cannot be removed, the others are removed and the VolumeError of the last failure is raised.
         """
         failure: exceptions.VolumeError | None = None
         for number, mount in _own(container):
             try:
-                self._driver(mount).remove(container.uuid, number, mount)
+                if elsewhere and self._cinder is not None and mount.kind is Kind.CINDER:
+                    self._cinder.detach(container.uuid, mount)
+                else:
+                    self._driver(mount).remove(container.uuid, number, mount)
             except exceptions.VolumeError as exc:
                 failure = exc
         if failure is not None:

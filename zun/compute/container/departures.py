@@ -75,6 +75,7 @@ class Departures:
                 stopped = True
                 self._driver.stop(current)
                 layer = None if discard_layer else self._packed(current)
+                self._objects.detach(current)
                 generation, left = step.depart(current, self._hostname, run=runs, layer=layer)
             except db_exc.DBConnectionError as exc:  # it may have left: the step stays open, and is done again
                 step.noted, outage = True, exc

@@ -118,6 +118,10 @@ class RuntimeObjects:
         entrypoint, command = image.invocation(container.entrypoint, container.command)
         container.entrypoint, container.command = entrypoint or [], command or []
 
+    def detach(self, container: Container) -> None:
+        """Detach what another host can attach of a container that was stopped. ``start`` attaches it again."""
+        self._volumes.detach(container)
+
     def unpack_layer(self, container: Container) -> None:
         """Give a container that comes from another host what it has written into its own file system there."""
         way = departed(container.request)
@@ -165,6 +169,7 @@ class RuntimeObjects:
         Raises DeviceUnusable when a device of its plan is gone, and when a network interface cannot be moved into it.
         """
         self._see_devices(container, plan)
+        self._volumes.attach(container)
         self._driver.start(container)
         state = self._verified(container, plan)
         container.status, container.status_reason = Status.RUNNING, None
@@ -242,11 +247,14 @@ class RuntimeObjects:
         All that can be, raising what went wrong with one. What a container left here that is on another host by now has
         the uuid of the container at the runtime.
         """
+        elsewhere = owner_of(container.request) is not None or (
+            departed(container.request) is not None and container.status != Status.DELETING
+        )
         container = at_runtime(container)
         if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         self._remove_object(container, force=force)
-        self._volumes.remove(container)
+        self._volumes.remove(container, elsewhere=elsewhere)
 
     def _remove_object(self, container: Container, *, force: bool) -> None:
         if container.uuid in self._late and self._driver.show(container) is not None:

@@ -10,14 +10,16 @@ import os
 import stat
 
 import pytest
+from oslo_utils import uuidutils
 from prometheus_client import REGISTRY
 
 from zun.api import app as api_app
 from zun.cinder.client import CinderClient
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.departures import uuid_of_left
 from zun.common.mounts import Kind, Mount
-from zun.db import compute_nodes, containers
+from zun.db import compute_nodes, container_actions, containers
 from zun.objects import Container
 from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
@@ -800,3 +802,45 @@ def test_containers_of_a_cloud(database, context, cinder, client, tmp_path):
         cinder.failures.clear()
         wait_for(lambda: agent._compare() or host.empty())
         assert cinder.volumes[volume]["status"] == "available"
+
+
+@pytest.mark.parametrize("fails", ["", "start", "attach", "detach"])
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_volume_moves_to_another_host_and_comes_back(database, context, cinder, client, tmp_path, fails, owned):
+    """Its data is where the container is, and a volume that was made with the container outlives a failure."""
+    uuid = uuidutils.generate_uuid()
+    hosts = {name: Host(client, tmp_path / name, name) for name in ("one", "two")}
+    disks = hosts["two"].machine.contents = hosts["one"].machine.contents  # what is on the volume
+    options = {f"cinder__{name}": value for name, value in cinder.options().items()}
+    with Cloud({}, **options) as cloud:
+        for name, host in hosts.items():
+            cloud.machines[name], cloud.volumes[name] = machine(), Drivers(host.driver())
+        cloud.start_agent("one")
+        volume = cinder.owned(uuid) if owned else cinder.volume()
+        record = [{**mount_of(volume).to_dict(), "owned": owned}]
+        container = cloud.run(context, uuid=uuid, mounts=record, request={"run": True})
+        assert (container.status, container.host) == ("Running", "one"), container.status_reason
+        cloud.start_agent("two")
+        with cloud.scheduler.table._comparing:
+            cloud.scheduler.table._compare(None)
+        if fails == "start":
+            cloud.drivers["two"].fail("start", exceptions.DockerError(error="no"))
+        elif fails == "attach":
+            hosts["two"].machine.failures = {"connect"}
+        elif fails == "detach":
+            hosts["one"].machine.failures = {"unmount"}
+            cloud.drivers["one"].before("start", lambda _: hosts["one"].machine.failures.clear())
+        cloud.compute_api.want(context, container, "leave", discard_layer=True, run=True, host=None)
+        wait_for(lambda: container_actions.of_container(uuid)[0]["finish_time"])
+        left = uuid_of_left(uuid, "one")
+        now = wait_for(lambda: not containers.of_uuids([left]) and not container_actions.wanted(uuid)
+                       and (row := containers.get(uuid))["status"] == "Running" and row)  # fmt: skip
+        here, other = ("one", "two") if fails else ("two", "one")
+        assert now["host"] == here
+        assert len(hosts[here].machine.mounts) == 1 and hosts[other].machine.mounts == {}
+        (attachment,) = cinder.of(volume)
+        assert attachment["connector"]["host"] == here and cinder.volumes[volume]["status"] == "in-use"
+        assert len(disks) == 1 and sum(sum(host.machine.made.values()) for host in hosts.values()) == 1
+        cloud.compute_api.delete(context, Container.get_by_uuid(CONTEXT, uuid), force=True)
+        wait_for(lambda: not containers.of_uuids([uuid]))
+        assert (volume in cinder.volumes) != owned and not cinder.attachments

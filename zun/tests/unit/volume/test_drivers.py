@@ -90,7 +90,7 @@ def test_one_that_cannot_be_removed_keeps_no_other(context):
 
     driver = Half()
     mounts = [Mount(Kind.LOCAL, f"/{each}", size_mib=1).to_dict() for each in "ab"]
-    container = Container(context, uuid=OWNER, project_id="demo", mounts=mounts, capsule_uuid=None)
+    container = Container(context, uuid=OWNER, project_id="demo", mounts=mounts, capsule_uuid=None, request={})
     volumes = driver.as_volumes()
     volumes.prepare(container)
     with pytest.raises(exceptions.VolumeError, match="Mount /a: busy"):
