@@ -92,14 +92,17 @@ class SchedulerAPI:
         answer: dict[str, Any] = self._call(context, "capacity", container=container, limit=limit, seconds=seconds)
         return answer
 
-    def find_moves(self, context: RequestContext, container: Container) -> dict[str, Any]:
+    def find_moves(self, context: RequestContext, container: Container, *, near: bool = False) -> dict[str, Any]:
         """Call: return the cheapest moves on one host after which a container like this one fits there.
+
+        With ``near``, moves after which the claims on the host that its request names are less remote.
 
         The answer has ``host``, ``moves`` and ``proven``, or the ``reason`` why there are none. A move has ``uuid`` and
         ``name`` of its container, the plans ``held`` and ``cpuset`` in their wire form, ``mib`` to copy, and ``after``:
         containers that must move before. The container needs no row. Since version 1.3.
         """
-        answer: dict[str, Any] = self._plan(context, "find_moves", container=container, seconds=self._timeout / 2)
+        seconds = self._timeout / 2
+        answer: dict[str, Any] = self._plan(context, "find_moves", container=container, seconds=seconds, near=near)
         return answer
 
     def find_places(

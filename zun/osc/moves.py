@@ -28,7 +28,7 @@ class Report(command.Lister):
 
 
 class DefragmentHost(Report):
-    """Move containers within a host so that a container of a size fits there
+    """Move containers within a host so that a container of a size fits there, or that they are on fewer cells
 
     The processes of the containers go on. Exits with 1 when no moves help, and says why. With --wait also when a move
     failed: then the containers that were moved before stay where they are now.
@@ -39,12 +39,17 @@ class DefragmentHost(Report):
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("host", metavar="<host>", nargs="?", help="Name or uuid of the host.")
         where.add_argument("--all", action="store_true", help="The host where the moves cost least.")
-        parser.add_argument(
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument(
+            "--near",
+            action="store_true",
+            help="Bring the containers of the host onto as few and near cells as they asked for.",
+        )
+        what.add_argument(
             "--for",
             dest="size",
             metavar="<cpus>[:<MiB>]",
             type=_size,
-            required=True,
             help="Dedicated CPUs and memory of the container that shall fit, for example 8:4096. Without memory, it "
             "has the least that the cloud allows a container.",
         )
@@ -56,7 +61,10 @@ class DefragmentHost(Report):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
         http = versions.http_at(manager.container, "appcontainer host defragment", versions.MOVES_VERSION)
-        body = {**parsed_args.size, "cpu_policy": "dedicated", **placement.fields(parsed_args)}
+        if parsed_args.near and parsed_args.all:
+            raise exceptions.CommandError("--near needs the name of a host, not --all.")
+        size = {"near": True} if parsed_args.near else {**parsed_args.size, "cpu_policy": "dedicated"}
+        body = {**size, **placement.fields(parsed_args)}
         if parsed_args.host:
             body["host"] = parsed_args.host
         if parsed_args.dry_run:
@@ -77,8 +85,14 @@ class DefragmentHost(Report):
         if answer["host"] is None:
             self.failed = True
             told = f"No moves help: {answer['reason']}"
+        elif not answer["moves"] and parsed_args.near:
+            told = "no claim is remote" if answer["proven"] else "no moves were found that bring a remote claim nearer"
+            told = f"Host {answer['host']}: {told}."
         elif not answer["moves"]:
             told = f"Host {answer['host']} has room already: nothing is moved."
+        elif parsed_args.dry_run and parsed_args.near:
+            then = "no claim would be remote" if answer["proven"] else "some claims would stay remote"
+            told = f"Host {answer['host']}: after {count(len(answer['moves']), 'move')} {then}."
         elif parsed_args.dry_run:
             best = "no others are cheaper" if answer["proven"] else "others may be cheaper"
             told = f"Host {answer['host']}: {count(len(answer['moves']), 'move')} would make room; {best}."

@@ -187,13 +187,19 @@ class SchedulerEndpoint:
         )
         return answer.to_dict()
 
-    def find_moves(self, context: RequestContext, *, container: Container, seconds: float) -> dict[str, Any]:
+    def find_moves(
+        self, context: RequestContext, *, container: Container, seconds: float, near: bool = False
+    ) -> dict[str, Any]:
         """Call: return the cheapest moves on one host after which a container like ``container`` fits there.
+
+        With ``near``, moves after which the claims of the host that its request names are less remote.
 
         ``container`` has no row in the database; its request may name the host. No further host is asked after
         ``seconds``.
         """
         self._table.refresh()
+        if near:
+            return self._rearranger.nearer(container.request.get("host"))
         return self._rearranger.answer(RequestSpec.of(container, group=_group(container)), seconds)
 
     def find_places(

@@ -27,6 +27,7 @@ from zun.scheduler.host_state import HostState
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.request_spec import RequestSpec
 from zun.topology import PlacementRequest
+from zun.topology.nearer import nearer
 from zun.topology.rearrange import STEPS
 
 LOG = logging.getLogger(__name__)
@@ -91,6 +92,16 @@ class Rearranger:
         found = self._cheapest(hosts, spec, STEPS, seconds) if hosts else "; ".join(refused[:3]) or "there is no host"
         if isinstance(found, str):
             return {"host": None, "moves": [], "proven": False, "reason": found}
+        return {"host": found.hostname, "moves": found.records(), "proven": found.proven, "reason": None}
+
+    def nearer(self, hostname: str | None) -> dict[str, Any]:
+        """Return the answer of the RPC message ``find_moves`` for moves after which claims of a host are nearer."""
+        host = None if hostname is None else self._table.host(hostname)
+        if host is None:
+            return {"host": None, "moves": [], "proven": False, "reason": "schedulers do not know the host"}
+        names: dict[str, str] = {}
+        answer = nearer(host.topology, host.usage, self._movable_on(host.hostname, names))
+        found = moves.Found(host.hostname, answer.moves, answer.proven, names)
         return {"host": found.hostname, "moves": found.records(), "proven": found.proven, "reason": None}
 
     def helping(self, spec: RequestSpec, answer: select.NoValidHost) -> moves.Found | None:
@@ -164,15 +175,16 @@ class Rearranger:
         if not spec.dedicated or spec.placement.mixed or spec.placement.devices or spec.isolated:
             return "moves are made only for dedicated containers without devices and without isolated CPUs"
         names: dict[str, str] = {}
-
-        def movable_on(hostname: str) -> Mapping[str, PlacementRequest]:
-            rows = db.claims([hostname], moves.COLUMNS)
-            names.update({row["uuid"]: row["name"] for row in rows})
-            return moves.movable(rows, by_default=self._by_default)
-
+        movable_on: Callable[[str], Mapping[str, PlacementRequest]] = lambda hostname: self._movable_on(hostname, names)  # noqa: E731
         deadline = self._clock() + seconds
         expired: Callable[[], bool] = lambda: self._clock() > deadline  # noqa: E731
         return moves.cheapest(hosts, movable_on, spec.placement, names, steps=steps, expired=expired)
+
+    def _movable_on(self, hostname: str, names: dict[str, str]) -> Mapping[str, PlacementRequest]:
+        """Return the requests of the containers that may be moved on a host, and put all names there into ``names``."""
+        rows = db.claims([hostname], moves.COLUMNS)
+        names.update({row["uuid"]: row["name"] for row in rows})
+        return moves.movable(rows, by_default=self._by_default)
 
 
 def _under_way(waiting: _Waiting) -> bool:

@@ -284,7 +284,7 @@ def create(settings: Settings) -> Mapping[Version, Schema]:
 
 COUNT = scalars.whole(1, 100)
 LIMIT = scalars.whole(1, 100_000)
-DRY_RUN = scalars.B3
+DRY_RUN = NEAR = scalars.B3
 _SHAPE = frozenset(
     {
         *("cpu", "memory", "disk", "cpu_policy", *numa.FIELDS, "hints", "runtime", "availability_zone", "host"),

@@ -420,3 +420,25 @@ def test_movable_is_asked_for_and_shown_from_1_49(database, context):
         assert "movable" not in admin(cloud, version="1.48").get(f"/v1/containers/{uuid}").json
         assert admin(cloud).post("/v1/containers?run=false", FOUR).json["movable"] is None
         assert admin(cloud, version="1.48").post("/v1/containers", {**FOUR, "movable": True}).status == 400
+
+
+def test_a_remote_container_comes_onto_one_cell(database, context):
+    options = {"api__auth_strategy": "noauth", "api__host_names": ["zun.example"], "quota__cpu": -1}
+    with Cloud({"one": machine(cells=3, cores=4)}, **options, **NEVER) as cloud:
+        application = api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
+        api = Client(application, user="root", project="admin", roles="admin", version="1.49")
+        whole = cloud.run(context, cpu_policy="dedicated", cpu=4.0, memory=512)
+        for _ in range(2):
+            cloud.run(context, **{**PAIR, "cpu": 3.0})
+        remote = cloud.run(context, **PAIR, placement={"numa_affinity": "prefer"})
+        assert len(held_plan(remote).cpu_cells) == 2
+        cloud.compute_api.delete(context, whole, force=True)
+        cloud.gone(whole)
+        refused = api.post("/v1/placement/defragment", {"near": True})
+        assert refused.status == 400 and "name the host" in refused.error["detail"]
+        answer = api.post("/v1/placement/defragment", {"near": True, "host": "one"}).json
+        assert ([each["container"] for each in answer["moves"]], answer["proven"]) == ([remote.uuid], True)
+        assert ended(remote.uuid)[0] == "move"
+        assert len(held_plan(db.get(remote.uuid)).cpu_cells) == 1
+        answer = api.post("/v1/placement/defragment", {"near": True, "host": "one"}).json
+        assert (answer["moves"], answer["proven"], answer["host"]) == ([], True, "one")

@@ -31,7 +31,9 @@ class Placement:
         self._volumes = dependencies.volumes
         self._dry_run_schema = schemas.shape(dependencies.settings, count=schemas.COUNT)
         self._capacity_schema = schemas.shape(dependencies.settings, limit=schemas.LIMIT)
-        self._defragment_schema = schemas.shape(dependencies.settings, dry_run=schemas.DRY_RUN)
+        self._defragment_schema = schemas.shape(
+            dependencies.settings, dry_run=schemas.DRY_RUN, near=schemas.NEAR
+        )
         self._compute = dependencies.compute_api
 
     def routes(self) -> Sequence[Route]:
@@ -65,13 +67,18 @@ class Placement:
     def defragment(self, call: Call) -> Answer:
         """Have containers of one host moved there so that a container of this shape fits, unless it is a dry run.
 
+        With ``near``, so that the containers of the host are on fewer and nearer cells.
         The answer does not wait for the moves: they are actions of the containers.
         """
         given = self._defragment_schema(call.body)
         call.access.require("placement:defragment")
         usual = {"cpu_policy": CPUPolicy.DEDICATED, "memory": int(self._settings.memory.lowest)}
+        if given.get("near"):
+            usual["cpu"] = 1  # of no container: its host counts
+            if not given.get("host"):
+                raise exceptions.InvalidValue("near: name the host whose containers shall be nearer, as host.")
         container = self._imagined(call, {**usual, **given})
-        answer = self._scheduler.find_moves(call.context, container)
+        answer = self._scheduler.find_moves(call.context, container, near=bool(given.get("near")))
         if given.get("dry_run") or not answer["moves"]:
             return Answer(views.defragmentation(answer))
         if not self._compute.can_act("move"):

@@ -37,7 +37,7 @@ class SchedulerMessages:
         hosts = [{"host": each["host"], "count": 1, "code": "cpus", "reason": "full"} for each in self.placed]
         return {"total": len(hosts), "complete": True, "hosts": hosts}
 
-    def find_moves(self, context: RequestContext, container: Container) -> dict[str, Any]:
+    def find_moves(self, context: RequestContext, container: Container, *, near: bool = False) -> dict[str, Any]:
         if self.failure:
             raise self.failure
         self.sent.append(("find_moves", container.uuid))

@@ -347,7 +347,9 @@ class CrashWorld(World):
 
     # To the end.
 
-    def find_moves(self, _context: RequestContext, _container: Container) -> dict[str, Any]:
+    def find_moves(
+        self, _context: RequestContext, _container: Container, *, near: bool = False
+    ) -> dict[str, Any]:
         """Answer in the place of the scheduler: the subject moves to the other cell."""
         held = {row["uuid"]: each for row in db.claims([HOST], moves.COLUMNS) if (each := held_plan(row))}
         old, usage = held[self.subject], Usage(held)

@@ -44,6 +44,7 @@ def run(answer, *argv, max_version="1.49", **more):
         (("--all", "--for", "4"), {"cpu": 4, "cpu_policy": "dedicated"}),
         (("--all", "--for", "4:512", "--dry-run", "--wait"), {**BODY, "dry_run": True}),
         (("--all", "--for", "4:512", "--numa-nodes", "2"), {**BODY, "numa_nodes": 2}),
+        (("one", "--near"), {"near": True, "host": "one"}),
     ],
 )
 def test_what_is_asked(argv, body):
@@ -56,6 +57,10 @@ def test_what_is_asked(argv, body):
     ("answer", "argv", "code", "told"),
     [
         (ANSWER, (), 0, "Host one: 1 move of 1 under way.\n"),
+        (ANSWER, ("--near", "--dry-run"), 0, "Host one: after 1 move no claim would be remote.\n"),
+        ({**ANSWER, "proven": False}, ("--near", "--dry-run"), 0, "after 1 move some claims would stay remote.\n"),
+        ({**ANSWER, "moves": []}, ("--near",), 0, "Host one: no claim is remote.\n"),
+        ({**ANSWER, "moves": [], "proven": False}, ("--near",), 0, "no moves were found that bring a remote claim nearer.\n"),
         (ANSWER, ("--dry-run",), 0, "Host one: 1 move would make room; no others are cheaper.\n"),
         ({**ANSWER, "proven": False}, ("--dry-run",), 0, "1 move would make room; others may be cheaper.\n"),
         ({**ANSWER, "moves": []}, (), 0, "Host one has room already: nothing is moved.\n"),
@@ -64,7 +69,8 @@ def test_what_is_asked(argv, body):
     ],
 )
 def test_what_is_told(capsys, answer, argv, code, told):
-    assert run(answer, "one", "--for", "4:512", *argv)[0] == code
+    what = () if "--near" in argv else ("--for", "4:512")
+    assert run(answer, "one", *what, *argv)[0] == code
     assert capsys.readouterr().err.endswith(told)
 
 

@@ -28,6 +28,17 @@ def proof_size(number: int) -> int:
     return max(1, int(number * PROOF_SIZE))
 
 
+def cells_in_a_row(cells, cpus, mib=1000, smt=1):
+    """Cells with so many CPUs and MiB each; the distance of two cells grows with the difference of their ids."""
+    made = []
+    for number in range(cells):
+        own = range(number * cpus, (number + 1) * cpus)
+        siblings = tuple(CpuSet(own[first : first + smt]) for first in range(0, cpus, smt))
+        distances = {other: 10 + 10 * abs(other - number) for other in range(cells)}
+        made.append(NUMACell(number, CpuSet(own), siblings, memory_mib=mib, distances=distances))
+    return HostTopology(tuple(made))
+
+
 def rarely(rng: random.Random, odds: float = 0.15) -> bool:
     return rng.random() < odds
 

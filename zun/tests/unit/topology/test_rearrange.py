@@ -10,20 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zun.tests.unit.topology.hosts import cells_in_a_row as host
 from zun.tests.unit.topology.hosts import proof_size
-from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage, plan
+from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
 from zun.topology.rearrange import Fits, Free, Rearrangement, Stuck, rearrange
-
-
-def host(cells, cpus, mib=1000, smt=1):
-    """Cells with so many CPUs and MiB each; the distance of two cells grows with the difference of their ids."""
-    made = []
-    for number in range(cells):
-        own = range(number * cpus, (number + 1) * cpus)
-        siblings = tuple(CpuSet(own[first : first + smt]) for first in range(0, cpus, smt))
-        distances = {other: 10 + 10 * abs(other - number) for other in range(cells)}
-        made.append(NUMACell(number, CpuSet(own), siblings, memory_mib=mib, distances=distances))
-    return HostTopology(tuple(made))
 
 
 def crowded(rng, topology, sizes, *, most=12):
