@@ -168,6 +168,7 @@ def come_back(left: Mapping[str, Any], row: Mapping[str, Any], reason: str) -> b
             return False
         connection.execute(table.delete().where(table.c.uuid == left["uuid"]))
         _forget_layer(connection, row["uuid"])
+        container_actions.end_all_in(connection, row["uuid"], reason)
         container_actions.fail_late_in(connection, row["uuid"], asked["request_id"], "leave", BACK, reason)
         if asked["run"]:
             who = {"request_id": asked["request_id"], "user_id": asked["user_id"], "project_id": row["project_id"]}

@@ -35,7 +35,7 @@ class DockerLayers(DockerArchives, OnEngine):
                     layer.addfile(member, data)
                     if packed.tell() > most:
                         raise exceptions.Conflict(
-                            f"Container {container.uuid} has written more than {most / 2**20:g} MiB into its own "
+                            f"Container {container.uuid} has written more than {most // 2**20} MiB into its own "
                             f"file system ([compute] move_layer_mb of its host), for example below {path}."
                         )
         return packed.getvalue() if wanted else b""
