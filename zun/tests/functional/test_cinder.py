@@ -804,7 +804,7 @@ def test_containers_of_a_cloud(database, context, cinder, client, tmp_path):
         assert cinder.volumes[volume]["status"] == "available"
 
 
-@pytest.mark.parametrize("fails", ["", "start", "attach", "detach"])
+@pytest.mark.parametrize("fails", ["", "start", "attach", "detach", "empty"])
 @pytest.mark.parametrize("owned", [False, True])
 def test_a_volume_moves_to_another_host_and_comes_back(database, context, cinder, client, tmp_path, fails, owned):
     """Its data is where the container is, and a volume that was made with the container outlives a failure."""
@@ -827,6 +827,8 @@ def test_a_volume_moves_to_another_host_and_comes_back(database, context, cinder
             cloud.drivers["two"].fail("start", exceptions.DockerError(error="no"))
         elif fails == "attach":
             hosts["two"].machine.failures = {"connect"}
+        elif fails == "empty":  # its storage gives the new host a wrong volume, which gets no file system
+            hosts["two"].machine.contents = {}
         elif fails == "detach":
             hosts["one"].machine.failures = {"unmount"}
             cloud.drivers["one"].before("start", lambda _: hosts["one"].machine.failures.clear())

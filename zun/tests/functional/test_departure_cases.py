@@ -391,3 +391,26 @@ def test_a_host_lets_no_container_leave_when_the_action_has_ended(cloud, context
     db_actions.end(container.uuid, db_actions.find(container.uuid, "req-drain")[0]["id"], "e", "it stays")
     call = Call("Container", "depart", {"hostname": "one", "step": step, "run": True}, key=container.uuid)
     assert any(rule("one", call, Facts()) for rule in RULES[("Container", "depart")])
+
+
+def test_a_host_takes_nothing_whose_remains_it_has_yet_to_delete(cloud, context, container):
+    """Its object there has the same name, and would be deleted with what was left."""
+    one = cloud.drivers["one"]
+    one.fail("delete", exceptions.DockerError(error="no"), times=99)
+    leaves(cloud, context, container)
+    wait_for(lambda: (row := db.get(container.uuid))["host"] == "two" and DEPARTED not in row["request"])
+    there = Container.get_by_uuid(context, container.uuid)
+    leaves(cloud, context, there, host="one")
+    steps = wait_for(lambda: _ended(container))
+    assert "has left this host a moment ago" in steps[-1]["traceback"]
+    assert wait_for(lambda: db.get(container.uuid)["status"] == "Running") and db.get(container.uuid)["host"] == "two"
+    one.end_failures("delete")
+    cloud.compared("one", lambda: not db.of_uuids([uuid_of_left(container.uuid, "one")]))
+    leaves(cloud, context, there, host="one")
+    wait_for(lambda: (row := db.get(container.uuid))["host"] == "one" and row["status"] == "Running")
+
+
+def _ended(container):
+    """Return the steps of the newest action ``leave``, once it has failed."""
+    action = next(each for each in db_actions.of_container(container.uuid) if each["action"] == "leave")
+    return db_actions.steps_of(action["id"]) if action["message"] else None

@@ -22,6 +22,18 @@ def asked(request=None, **fields):
     ("container", "tried", "expected"),
     [
         pytest.param(
+            asked({"host": None, "departed": {"from": "h1", "to": "h2", "sent": True}}),
+            {"h3": "full"},
+            RequestSpec(
+                UUID,
+                PlacementRequest(1.0, 64, cpu_policy="shared"),
+                **OWN,
+                requested_host="h2",
+                tried={"h1": "it has left this host", "h3": "full"},
+            ),
+            id="on-its-way",
+        ),
+        pytest.param(
             asked(),
             None,
             RequestSpec(UUID, PlacementRequest(1.0, 64, cpu_policy="shared"), **OWN),
