@@ -3,7 +3,6 @@
 
 import pytest
 
-from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.states import Kind
 from zun.db import container_actions as db_actions
@@ -11,25 +10,12 @@ from zun.db import containers as db
 from zun.db import services
 from zun.objects.placement import held_plan
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.api.client import Client
-from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.departures import api, cloud
 
-NOAUTH = {"api__auth_strategy": "noauth", "api__host_names": ["zun.example"], "quota__cpu": -1}
-NEVER = {"compute__audit_interval": 0, "compute__sync_container_state_interval": 3600}
+__all__ = ["api", "cloud"]
+
 PAIR = {"cpu_policy": "dedicated", "cpu": 2.0, "memory": 512, "request": {"run": True}}
 DOWN = {"host_is_down": True}
-
-
-@pytest.fixture
-def cloud(database):
-    with Cloud({"one": machine(cells=1, cores=4), "two": machine(cells=1, cores=4)}, **NOAUTH, **NEVER) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def api(cloud):
-    application = api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
-    return Client(application, user="root", project="admin", roles="admin", version="1.49")
 
 
 def evacuate(api, host="one", **body):
