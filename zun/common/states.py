@@ -5,8 +5,9 @@ The rules are those of Zun's API v1; ``doc/source/admin/lifecycle.rst`` explains
 derive their sets of statuses from the sets here. The statuses of images are here too.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from zun.common import exceptions
 
@@ -23,8 +24,8 @@ class Kind(StrEnum):
     INIT = "init"
     """A container of a capsule that runs to its end before the members start."""
     LEFTOVER = "leftover"
-    """What a host still has of a container or capsule that was deleted, or that is on its way to another host. Its
-    project does not see it; it keeps its claim until the host finds it gone."""
+    """The object and the claim that a host still has of a container or capsule, which was deleted or is moving to
+    another host. Its project does not see the row. The claim is held until the host finds the object gone."""
 
 
 class Status(StrEnum):
@@ -77,7 +78,7 @@ ALIVE = frozenset({S.RUNNING, S.PAUSED})
 KEPT_WHEN_NEVER_STARTED = frozenset(S) - {S.CREATING, S.RUNNING, S.STOPPED, S.PAUSED, S.UNKNOWN}
 """Statuses that a row keeps while its object at the runtime never ran."""
 _RUNNING = frozenset({S.RUNNING})
-_RUNS = _RUNNING | {S.RESTARTING}
+RUNS = _RUNNING | {S.RESTARTING}
 """Statuses that a stop ends. A runtime also stops a container that it is about to start again."""
 
 # Action key -> the statuses that allow it. Anything else is a 409. A user can read why a container in Restarting ends
@@ -85,12 +86,12 @@ _RUNS = _RUNNING | {S.RESTARTING}
 # it can be deleted, by anybody and however forced.
 ALLOWED: dict[str, frozenset[Status]] = {
     "start": frozenset({S.CREATED, S.STOPPED, S.ERROR}),
-    "stop": _RUNS,
+    "stop": RUNS,
     "reboot": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.ERROR}),
     "rebuild": frozenset({S.CREATED, S.RUNNING, S.STOPPED, S.ERROR}),
     "pause": _RUNNING,
     "unpause": frozenset({S.PAUSED}),
-    "kill": _RUNS,
+    "kill": RUNS,
     "execute": _RUNNING,
     "execute_resize": _RUNNING,
     "attach": _RUNNING,
@@ -109,7 +110,7 @@ ALLOWED: dict[str, frozenset[Status]] = {
     "commit": frozenset({S.RUNNING, S.STOPPED, S.PAUSED}),
     "delete": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}),
     "delete_force": frozenset(S) - {S.PAUSED},
-    "delete_after_stop": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}) | _RUNS,
+    "delete_after_stop": frozenset({S.CREATED, S.STOPPED, S.ERROR, S.DELETED, S.DEAD}) | RUNS,
 }
 
 AFTER_REBOOT = frozenset({"stop", "kill"})
@@ -174,6 +175,14 @@ class HasStatus(Protocol):
     uuid: str
     name: str
     status: str
+
+
+def awaits_reboot(row: Mapping[str, Any]) -> bool:
+    """Return whether ``row`` is Restarting since a reboot was accepted, not by a restart of the runtime.
+
+    Nobody but that reboot may touch its status and task state.
+    """
+    return row["status"] == S.RESTARTING and row["task_state"] == TaskState.REBOOTING
 
 
 def check_action(action: str, container: HasStatus) -> None:

@@ -16,11 +16,11 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
-from zun.common.departures import owner_of
 from zun.common.periodic import Periodic
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.networks import Networks, Published
 from zun.compute.container.operations import CONTAINER
+from zun.compute.container.runtime_objects import at_runtime
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch, Namesakes
@@ -268,7 +268,7 @@ class ComputeService:
         containers = Container.list_by_host(context, self._host)
         self.tracker.rebuild(containers)
         runtime = self._driver.list()
-        strange = runtime.keys() - {owner_of(each.request) or each.uuid for each in containers}
+        strange = runtime.keys() - {at_runtime(each).uuid for each in containers}
         try:
             for uuid in self.parts.objects.remove_evacuated(context, self._host, strange):
                 del runtime[uuid]
@@ -278,7 +278,7 @@ class ComputeService:
         self.parts.reconciler.restore(containers, runtime, lost)
         unplugged = self._networks.unsettled(context, containers)
         for container in containers:
-            runtime.pop(owner_of(container.request) or container.uuid, None)
+            runtime.pop(at_runtime(container).uuid, None)
             self.parts.road.look_soon(container.uuid, unplugged=container.uuid in unplugged, first=True)
         for uuid, state in runtime.items():
             LOG.warning(

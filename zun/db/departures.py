@@ -13,14 +13,12 @@ import sqlalchemy as sa
 
 from zun.common import exceptions
 from zun.common.departures import DEPARTED, LEFT_BY, MOVABLE, owner_of, uuid_of_left
-from zun.common.states import ALLOWED, Kind, Status, TaskState
+from zun.common.states import ALLOWED, Kind, Status, awaits_reboot
 from zun.db import compute_nodes, container_actions, containers, evacuations, models, session
 from zun.topology.ranges import MALFORMED
 
 LEFT = Status.DEAD
 """The status of what a container left, until its way ends. Hardly any other row has it, and statuses have an index."""
-RUNS = frozenset({Status.RUNNING, Status.RESTARTING})
-"""Statuses of containers that are started at their new host."""
 REASON = "It moves to another host."
 BACK = "scheduler__come_back"
 """The step of the action ``leave`` that says why the container came back."""
@@ -48,7 +46,7 @@ def _obstacle(row: Mapping[str, Any]) -> str | None:
         return "it is a capsule: delete it, and create it anew"
     if row["status"] not in ALLOWED["leave"]:
         return f"its status is {row['status']}"
-    if row["status"] == Status.RESTARTING and row["task_state"] == TaskState.REBOOTING:
+    if awaits_reboot(row):
         return "a restart of it is under way"
     if (row["placement"] or {}).get(MOVABLE) is False:
         return "it is not movable, as its user said"

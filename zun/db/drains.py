@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from zun.common.departures import departed
-from zun.common.states import ALLOWED, TRANSITIONAL, Kind, Status
+from zun.common.states import ALLOWED, RUNS, TRANSITIONAL, Kind, Status
 from zun.db import container_actions, containers, departures, evacuations, models, session
 from zun.db import services as db_services
 from zun.db.services import COMPUTE_BINARY
@@ -63,7 +63,10 @@ def accept_next(host: str, request_id: str) -> list[str]:
 
     One scheduler at a time does this for a host.
     """
-    uuids = [row["uuid"] for row in evacuations.containers_of(host)]
+    listed = evacuations.containers_of(host)
+    if all(departures.obstacle(row) is not None for row in listed):
+        return []  # nothing can leave: a drain that has come to its end is looked at until its host is opened again
+    uuids = [row["uuid"] for row in listed]
     with session.writer() as connection:
         wish = session.first(connection, sa.select(services.c.drain).where(_is(host)).with_for_update())
         drain = None if wish is None else wish["drain"]
@@ -80,7 +83,7 @@ def accept_next(host: str, request_id: str) -> list[str]:
             uuid, same = row["uuid"], (table.c.host == host, table.c.status == row["status"])
             steady = table.update().where(table.c.uuid == uuid, *same)
             if connection.execute(steady.values(updated_at=session.now())).rowcount:
-                arguments = {"discard_layer": drain["discard_layer"], "run": row["status"] in departures.RUNS}
+                arguments = {"discard_layer": drain["discard_layer"], "run": row["status"] in RUNS}
                 container_actions.insert_in(connection, uuid, "leave", arguments, **who)
                 accepted.append(uuid)
         return accepted

@@ -16,7 +16,7 @@ from oslo_utils import timeutils
 from zun.common import exceptions, metrics, outages
 from zun.common.context import RequestContext
 from zun.common.departures import LEFT_BY, departed
-from zun.common.states import Status, TaskState
+from zun.common.states import Status, awaits_reboot
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import departures as db_departures
@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 
 class Next(Enum):
-    """What is next for a container that has left its host."""
+    """What a scheduler does next about a container that was stopped at its host to move to another one."""
 
     WAIT = "wait"
     SEND = "send it to a host"
@@ -41,7 +41,7 @@ class Next(Enum):
 def decide(row: Row | None, last_action: str | None) -> tuple[Next, str]:
     """Return what is next for a container with this row, None if it is gone, and the reason if it comes back.
 
-    ``last_action`` is the newest action of the container, except accesses.
+    ``last_action`` is the newest action of the container, except accesses. It counts for one in Stopped alone.
     """
     way = None if row is None else departed(row["request"])
     if row is None or way is None or row["status"] in (Status.DELETING, Status.DELETED):
@@ -58,7 +58,7 @@ def decide(row: Row | None, last_action: str | None) -> tuple[Next, str]:
             return Next.BACK, f"it ended there at once, with exit code {row['exit_code']}"
         case Status.REBUILDING | Status.UNKNOWN:
             return Next.WAIT, ""
-        case Status.RESTARTING if row["task_state"] == TaskState.REBOOTING:
+        case Status.RESTARTING if awaits_reboot(row):
             return Next.WAIT, ""
     return Next.END, ""
 
@@ -81,8 +81,7 @@ class Departures:
                     self._tell(_context(wish, row), row)
 
     def _go_on(self, left: Row, row: Row | None) -> None:
-        actions = (each["action"] for each in ([] if row is None else db_actions.of_container(row["uuid"])))
-        last = next((action for action in actions if action not in db_actions.ACCESSES), None)
+        last = _last_action(row["uuid"]) if row is not None and row["status"] == Status.STOPPED else None
         step, reason = decide(row, last)
         context = _context(left["request"][LEFT_BY], left)
         if step is Next.SEND:
@@ -121,6 +120,12 @@ class Departures:
             raise
         except Exception:
             LOG.exception("The move of %s between hosts could not go on; the next look tries again", name)
+
+
+def _last_action(uuid: str) -> str | None:
+    """Return the newest action of the container, except accesses, or None."""
+    actions = (each["action"] for each in db_actions.of_container(uuid))
+    return next((action for action in actions if action not in db_actions.ACCESSES), None)
 
 
 def _context(asked: Mapping[str, Any], row: Row) -> RequestContext:

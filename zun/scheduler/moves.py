@@ -56,6 +56,10 @@ class Found:
             for move, after in zip(self.moves, before(self.moves), strict=True)
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer of the RPC message ``find_moves``."""
+        return {"host": self.hostname, "moves": self.records(), "proven": self.proven, "reason": None}
+
     def told(self, request: PlacementRequest) -> str:
         """Return the moves as a sentence for the user whose request was refused. It names no host."""
         count = len(self.owners)

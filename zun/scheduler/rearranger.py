@@ -2,6 +2,7 @@
 """Find moves within a host for requests, and have containers moved for a request that no host could hold."""
 
 import contextlib
+import functools
 import heapq
 import logging
 import math
@@ -91,18 +92,17 @@ class Rearranger:
                 refused.append(f"{host.hostname}: {why}")
         found = self._cheapest(hosts, spec, STEPS, seconds) if hosts else "; ".join(refused[:3]) or "there is no host"
         if isinstance(found, str):
-            return {"host": None, "moves": [], "proven": False, "reason": found}
-        return {"host": found.hostname, "moves": found.records(), "proven": found.proven, "reason": None}
+            return _nothing(found)
+        return found.to_dict()
 
     def nearer(self, hostname: str | None) -> dict[str, Any]:
         """Return the answer of the RPC message ``find_moves`` for moves after which claims of a host are nearer."""
         host = None if hostname is None else self._table.host(hostname)
         if host is None:
-            return {"host": None, "moves": [], "proven": False, "reason": "schedulers do not know the host"}
+            return _nothing("schedulers do not know the host")
         names: dict[str, str] = {}
         answer = nearer(host.topology, host.usage, self._movable_on(host.hostname, names))
-        found = moves.Found(host.hostname, answer.moves, answer.proven, names)
-        return {"host": found.hostname, "moves": found.records(), "proven": found.proven, "reason": None}
+        return moves.Found(host.hostname, answer.moves, answer.proven, names).to_dict()
 
     def helping(self, spec: RequestSpec, answer: select.NoValidHost) -> moves.Found | None:
         """Return the cheapest moves after which a refused request fits, or None: there are none, or nobody wants any.
@@ -175,7 +175,7 @@ class Rearranger:
         if not spec.dedicated or spec.placement.mixed or spec.placement.devices or spec.isolated:
             return "moves are made only for dedicated containers without devices and without isolated CPUs"
         names: dict[str, str] = {}
-        movable_on: Callable[[str], Mapping[str, PlacementRequest]] = lambda hostname: self._movable_on(hostname, names)  # noqa: E731
+        movable_on = functools.partial(self._movable_on, names=names)
         deadline = self._clock() + seconds
         expired: Callable[[], bool] = lambda: self._clock() > deadline  # noqa: E731
         return moves.cheapest(hosts, movable_on, spec.placement, names, steps=steps, expired=expired)
@@ -185,6 +185,11 @@ class Rearranger:
         rows = db.claims([hostname], moves.COLUMNS)
         names.update({row["uuid"]: row["name"] for row in rows})
         return moves.movable(rows, by_default=self._by_default)
+
+
+def _nothing(reason: str) -> dict[str, Any]:
+    """Return the answer of ``find_moves`` that there are no moves."""
+    return {"host": None, "moves": [], "proven": False, "reason": reason}
 
 
 def _under_way(waiting: _Waiting) -> bool:

@@ -8,7 +8,7 @@ from oslo_db import exception as db_exc
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.states import ALLOWED, Status, TaskState
+from zun.common.states import ALLOWED, RUNS, TaskState
 from zun.compute.container.observed import take_over
 from zun.compute.container.operations import TOO_LATE, Operations, row_of
 from zun.compute.container.record import logged, recorded
@@ -66,7 +66,7 @@ class Departures:
             if current is None or current.host != self._hostname:
                 raise exceptions.Conflict(TOO_LATE)
             interrupted = current.task_state == TaskState.STOPPING
-            runs, stopped = current.status in (Status.RUNNING, Status.RESTARTING) or (interrupted and run), interrupted
+            runs, stopped = current.status in RUNS or (interrupted and run), interrupted
             try:
                 if not discard_layer:
                     self._packed(current)  # before it is stopped: most of what cannot move is seen now

@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status, TaskState
+from zun.common.states import ALIVE, ALLOWED, TRANSITIONAL, Kind, Status
 from zun.container.driver.state import OUT_OF_MEMORY, RuntimeState
 from zun.container.weights import SHARES_PER_CPU, may_be
 from zun.objects import Container
@@ -28,14 +28,6 @@ RESTARTS = "Its command ended with exit code {} and is started again, as its res
 
 # Not in an error: its reason would be lost, and what cannot be made would be tried again for ever.
 _HEALED = ALLOWED["rebuild"] - {Status.ERROR}
-
-
-def awaits_reboot(row: Mapping[str, Any]) -> bool:
-    """Return whether ``row`` is Restarting since a reboot was accepted, not by a restart of the runtime.
-
-    Nobody but that reboot may touch its status and task state.
-    """
-    return row["status"] == Status.RESTARTING and row["task_state"] == TaskState.REBOOTING
 
 
 def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.naming import named
-from zun.common.states import TaskState
-from zun.compute.container.observed import awaits_reboot
+from zun.common.states import TaskState, awaits_reboot
 from zun.compute.host.holdings import Holdings
 from zun.compute.work.queue import Key, Queue, QueueBusy
 from zun.messaging.notifications import Notifier

@@ -179,11 +179,12 @@ class Resizer:
         """
         with self._operations.undisturbed(context, uuid) as current, logged("settle what is held by", uuid):
             plan = None if current is None or current.host != self._hostname else held_plan(current)
-            left = row_of(context, uuid_of_left(uuid, self._hostname))
             if current is not None and plan is not None:
                 self._holdings.returned(context, current)
                 self._settle(current, plan)
-            elif left is not None and left.host == self._hostname:
+                return
+            left = row_of(context, uuid_of_left(uuid, self._hostname))
+            if left is not None and left.host == self._hostname:
                 self._holdings.departed(context, uuid, left, self._tracker.generation)
             elif left is None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None:
                 self._holdings.released(context, uuid_of_left(uuid, self._hostname), None)

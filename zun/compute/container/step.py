@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
 
-from zun.common.states import ALLOWED, TRANSITIONAL, Kind, Status, TaskState
-from zun.compute.container.observed import awaits_reboot, never_made, not_restarted, observed
+from zun.common.states import ALLOWED, TRANSITIONAL, Kind, Status, TaskState, awaits_reboot
+from zun.compute.container.observed import never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
 from zun.objects.placement import held_plan
 

@@ -14,10 +14,11 @@ from typing import Any, TypedDict
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
-from zun.common.departures import owner_of, uuid_of_left
+from zun.common.departures import uuid_of_left
 from zun.common.naming import named
 from zun.compute.container.operations import Operations
 from zun.compute.container.reconciler import Reconciler
+from zun.compute.container.runtime_objects import at_runtime
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.holdings import Holdings
 from zun.compute.kept.records import Record, Records
@@ -111,7 +112,8 @@ class Recovery:
         if not wanted:
             return wanted
         found = Container.list_by_uuids(context, wanted | {uuid_of_left(each, self._hostname) for each in wanted})
-        return wanted - {owner_of(each.request) or each.uuid if "request" in each else each.uuid for each in found}
+        # Of a container without a host, a conductor tells no more than that it exists.
+        return wanted - {at_runtime(each).uuid if each.host == self._hostname else each.uuid for each in found}
 
     def _take_back(
         self, context: RequestContext, record: Record, state: RuntimeState, *, dry_run: bool

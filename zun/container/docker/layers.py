@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container has changed in its own file system, as a tar that another host can unpack."""
+"""Pack the files that a container has added or changed in its own file system into a tar for another host."""
 
 import io
 import tarfile

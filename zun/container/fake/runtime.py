@@ -58,7 +58,7 @@ class RuntimeObject:
     """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
     layer: bytes = b""
-    """What it has changed in its own file system, as a tar."""
+    """A tar of the files that the container has added or changed in its own file system, empty without any."""
 
     def status(self, current: Status | str | None) -> Status | None:
         if self.paused:

@@ -202,7 +202,7 @@ class Driver(NeutronNetworks):
         self._wires.start()
 
     def rejoin(self, container, project_id):
-        """Of networks without Neutron."""
+        """Do nothing: no container of these tests is on the default network of a project."""
 
     def ensure(self, port):
         self.bridges.ensure(port)

@@ -114,7 +114,7 @@ def test_a_move_follows(cloud, placement_client, names, mode):
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("mode", ["report", "enforce"])
 def test_a_move_to_another_host_follows(cloud, placement_client, names, mode, fails):
-    """What the container left is held at the old host until the container is at the new one, or comes back."""
+    """The old host keeps the allocation of a container that moves until it runs at the new host, or comes back."""
     made = cloud(mode, hosts=2)
     container = made.run(cpu=2.0, **DEDICATED)
     (old, new) = sorted(names[:2], key=lambda name: name != container.host)

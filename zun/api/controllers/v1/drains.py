@@ -18,7 +18,7 @@ from zun.db import departures, drains, evacuations
 from zun.messaging.scheduler_api import SchedulerAPI
 
 PARALLEL = 2
-"""How many containers of a host move at the same time, unless the request says."""
+"""How many containers of a host move at the same time when the request does not give a number."""
 
 UNMOVED = (
     "Hosts of the release before cannot let containers leave. Upgrade all hosts, and remove [upgrade_levels] compute; "
@@ -56,7 +56,7 @@ class Drains:
         """
         given = schemas.DRAIN(call.body)
         call.access.require("host:drain")
-        host = str(db.find(call.parameters["host"])["hostname"])
+        host = _host(call)
         before = drains.wishes().get(host, {"parallel": PARALLEL, "discard_layer": False})
         parallel, discard_layer = (given.get(name, before[name]) for name in ("parallel", "discard_layer"))
         if given.get("dry_run"):
@@ -74,23 +74,19 @@ class Drains:
 
     def show(self, call: Call) -> Answer:
         call.access.require("host:drain")
-        return Answer(self._told(str(db.find(call.parameters["host"])["hostname"])))
+        return Answer(self._told(_host(call)))
 
     def end(self, call: Call) -> Answer:
         """Let the host get containers again. What is on its way goes on; nothing comes back to the host by itself."""
         call.access.require("host:drain")
-        host = str(db.find(call.parameters["host"])["hostname"])
-        self._told(host)
+        host = _host(call)
+        _wish(host)
         drains.end(host)
         return Answer()
 
     @staticmethod
     def _told(host: str) -> views.Drain:
-        wish = drains.wishes().get(host)
-        if wish is None:
-            raise exceptions.ResourceNotFound(
-                f"Host {host} is not being drained. 'openstack appcontainer host drain {host}' begins that."
-            )
+        wish = _wish(host)
         return views.drain(host, wish, drains.report(host, wish))
 
     def _planned(self, call: Call, host: str) -> list[Mapping[str, Any]]:
@@ -107,6 +103,21 @@ class Drains:
                 told["reason"] = None
             planned.append({**told, "state": "waits" if told["reason"] is None else "stays"})
         return planned
+
+
+def _host(call: Call) -> str:
+    """Return the name of the host in the path. Raises ComputeNodeNotFound."""
+    return str(db.find(call.parameters["host"])["hostname"])
+
+
+def _wish(host: str) -> Mapping[str, Any]:
+    """Return the drain of the host that is under way. Raises ResourceNotFound, with the command that begins one."""
+    wish = drains.wishes().get(host)
+    if wish is None:
+        raise exceptions.ResourceNotFound(
+            f"Host {host} is not being drained. 'openstack appcontainer host drain {host}' begins that."
+        )
+    return wish
 
 
 def check_place(scheduler: SchedulerAPI, call: Call, uuid: str, host: str, to: str | None) -> None:

@@ -242,7 +242,7 @@ class SubActions:
         if to == host:
             raise exceptions.Conflict(f"Container {named(container)} is on host {host} already. Name another host.")
         drains.check_place(self._scheduler, call, container.uuid, host, to)
-        running = container.status in departures.RUNS
+        running = container.status in states.RUNS
         self._want(
             call,
             container,
