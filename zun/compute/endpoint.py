@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 class ComputeEndpoint:
     """Casts put something into the queue and return; calls block for the answer."""
 
-    target = oslo_messaging.Target(version="1.6")
+    target = oslo_messaging.Target(version="1.7")
 
     def __init__(
         self,
@@ -71,6 +71,15 @@ class ComputeEndpoint:
             self._parts.creation.create, context, container, limits=limits, alternates=alternates, tried=tried
         )
         self._parts.road.propose(context, container.uuid, create)
+
+    @rpc.quick
+    def create_many(
+        self, context: RequestContext, *, containers: Sequence[Container], orders: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Create several containers. Each order has the other arguments of ``create`` for the container at its place.
+        """
+        for container, order in zip(containers, orders, strict=True):
+            self.create(context, container=container, **order)
 
     @rpc.quick
     def look(self, context: RequestContext, *, uuid: str) -> None:

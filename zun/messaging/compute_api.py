@@ -17,6 +17,8 @@ from zun.objects import Container
 VERSION = "1.0"
 LOOK = "1.6"
 """The version since which hosts read what is wanted from the database."""
+MANY = "1.7"
+"""The version since which hosts read ``create_many``."""
 MESSAGES: Mapping[str, tuple[str, str]] = {
     **{name: (name, VERSION) for name in ("start", "stop", "reboot", "pause", "unpause", "kill", "delete")},
     **{name: (name, "1.2") for name in ("rebuild", "commit")},
@@ -25,6 +27,18 @@ MESSAGES: Mapping[str, tuple[str, str]] = {
 }
 """Accepted action -> its message to hosts of the release before, which has the arguments, and the message's version."""
 UNPACK_SECONDS = 3600  # the longest that a host may take to unpack an archive
+
+
+class Request(TypedDict):
+    """The creation of one container. ``limits`` has the plan in ``cpuset`` and what else a claim must keep to.
+
+    ``alternates`` are further hosts with their limits, ``tried`` the hosts that refused it, with their reasons.
+    """
+
+    container: Container
+    limits: Mapping[str, Any]
+    alternates: Sequence[Mapping[str, Any]]
+    tried: Mapping[str, str]
 
 
 class Size(TypedDict, total=False):
@@ -99,15 +113,25 @@ class ComputeAPI:
         tried: Mapping[str, str],
     ) -> None:
         """Cast: claim the plan in ``limits`` and create the container. Start it if its request says run."""
-        self._tell(
-            context,
-            host,
-            "create",
-            container=container,
-            limits=dict(limits),
-            alternates=list(alternates),
-            tried=dict(tried),
-        )
+        asked: Request = {"container": container, "limits": limits, "alternates": alternates, "tried": tried}
+        self.create_many(context, host, [asked])
+
+    def create_many(self, context: RequestContext, host: str, requests: Sequence[Request]) -> None:
+        """Cast: create the containers of ``requests``, whose claims ``host`` commits together.
+
+        A container that the host refuses comes back alone. Several in one message since version 1.7; a host of an
+        older release gets a message for each.
+        """
+        orders: list[dict[str, Any]] = [
+            {"limits": dict(each["limits"]), "alternates": list(each["alternates"]), "tried": dict(each["tried"])}
+            for each in requests
+        ]
+        if len(requests) > 1 and self._client.can_send(MANY):
+            containers = [each["container"] for each in requests]
+            self._tell(context, host, "create_many", version=MANY, containers=containers, orders=orders)
+            return
+        for each, order in zip(requests, orders, strict=True):
+            self._tell(context, host, "create", container=each["container"], **order)
 
     def can_act(self, action: str) -> bool:
         """Return whether hosts of the pinned release know the action, or would not even look for it."""

@@ -50,10 +50,15 @@ _OBJECT_NAME = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.name"
 _OBJECT_DATA = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.data"
 
 
+def _is_object(entity: Any) -> bool:
+    return isinstance(entity, dict) and _OBJECT_NAME in entity
+
+
 class ContextSerializer(oslo_messaging.NoOpSerializer):
     """Serialize the arguments and the context of a message.
 
-    An argument either is an object or contains none. So the serializer of objects need not visit each number of a plan.
+    An argument is an object, a list of objects, or contains none. So the serializer of objects need not visit each
+    number of a plan.
     """
 
     def __init__(self, objects: Mapping[str, str] | None = None) -> None:
@@ -62,13 +67,16 @@ class ContextSerializer(oslo_messaging.NoOpSerializer):
         self._objects = ObjectSerializer()
 
     def serialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
+        if isinstance(entity, list) and entity and isinstance(entity[0], base.ZunObject):
+            return [self.serialize_entity(ctxt, each) for each in entity]
         if not isinstance(entity, base.ZunObject):
             return entity
         return entity.obj_to_primitive(target_version=self._sent_as.get(entity.obj_name()))
 
     def deserialize_entity(self, ctxt: RequestContext, entity: Any) -> Any:
-        is_object = isinstance(entity, dict) and _OBJECT_NAME in entity
-        return self._objects.deserialize_entity(ctxt, entity) if is_object else entity
+        if isinstance(entity, list) and entity and _is_object(entity[0]):
+            return [self.deserialize_entity(ctxt, each) for each in entity]
+        return self._objects.deserialize_entity(ctxt, entity) if _is_object(entity) else entity
 
     def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
         return ctxt.to_message()
@@ -280,10 +288,13 @@ class _Dispatcher(oslo_messaging.RPCDispatcher):  # type: ignore[misc]
         refused = senders.refusal(sender, named=self._named, speaks_for=speaks_for)
         if refused is not None or self._host is None:
             return refused
-        container = arguments.get("container")
-        data = container.get(_OBJECT_DATA) if isinstance(container, dict) else None
-        whose = data.get("host") if isinstance(data, dict) else None
-        return f"its container is on host {whose}" if whose not in (None, self._host) else None
+        many = arguments.get("containers")
+        for container in (arguments.get("container"), *(many if isinstance(many, list) else ())):
+            data = container.get(_OBJECT_DATA) if isinstance(container, dict) else None
+            whose = data.get("host") if isinstance(data, dict) else None
+            if whose not in (None, self._host):
+                return f"its container is on host {whose}"
+        return None
 
     def _run(self, incoming: Any) -> Any:
         """Run the method. If something else is down, log a line instead of the library's traceback."""

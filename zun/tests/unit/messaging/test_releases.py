@@ -88,6 +88,31 @@ def test_a_pinned_client_sends_the_arguments(context, sent, action):
     assert sent == [old, ("h1", "look", "1.6", {"uuid": "7c1e4b2a"})]
 
 
+def request_of(context, name):
+    return {"container": Container(context, name=name), "limits": {"disk": 1}, "alternates": [], "tried": {}}
+
+
+def test_a_host_of_the_release_before_gets_single_messages(context, sent):
+    transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
+    first, second = requests = [request_of(context, "a"), request_of(context, "b")]
+    ComputeAPI(transport, pin=releases.RELEASES["1.0"]).create_many(context, "h1", requests)
+    assert sent == [("h1", "create", "1.0", first), ("h1", "create", "1.0", second)]
+    sent.clear()
+    ComputeAPI(transport).create_many(context, "h1", requests)
+    order = {"limits": {"disk": 1}, "alternates": [], "tried": {}}
+    containers = [first["container"], second["container"]]
+    assert sent == [("h1", "create_many", "1.7", {"containers": containers, "orders": [order, order]})]
+    sent.clear()
+    ComputeAPI(transport).create_many(context, "h1", [first])
+    assert sent == [("h1", "create", "1.0", first)], "one container needs no newer message"
+
+
+def test_objects_of_a_list_are_sent_as_the_pin_says(context):
+    sent = rpc.ContextSerializer({"Container": "1.5"}).serialize_entity(context, [Container(context, name="a")])
+    assert [each["zun_object.version"] for each in sent] == ["1.5"]
+    assert [each.name for each in rpc.ContextSerializer().deserialize_entity(context, sent)] == ["a"]
+
+
 def test_moves_need_hosts_and_schedulers_of_this_release(context):
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
     for pin, known in ((releases.RELEASES["1.0"], False), (None, True)):

@@ -329,7 +329,7 @@ class Told:
         self.heard.append(host)
 
     @rpc.quick
-    def order(self, context, *, container=None):
+    def order(self, context, *, container=None, containers=()):
         self.heard.append(container)
 
 
@@ -349,6 +349,11 @@ def of_host(host):
         pytest.param(None, "order", {}, "does not name the user", id="no-sender"),
         pytest.param("zun-api", "order", {"container": of_host("h2")}, "its container is on host h2", id="replayed"),
         pytest.param("zun-api", "order", {"container": "x"}, None, id="no-container"),
+        pytest.param(
+            "zun-api", "order", {"containers": [of_host("h1"), of_host("h2")]}, "its container is on host h2",
+            id="one-of-many-replayed",
+        ),
+        pytest.param("zun-api", "order", {"containers": 1}, None, id="no-containers"),
     ],
 )
 def test_messages_of_the_wrong_sender_are_refused(caplog, sender, method, arguments, refused):
