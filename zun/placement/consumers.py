@@ -5,16 +5,29 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 
 from zun.placement.allocations import CONSUMER_TYPE, Allocations, Holding
 from zun.placement.client import ATTEMPTS, REFUSALS, GenerationConflict, PlacementClient
+from zun.placement.enforce import Refusals
 from zun.placement.host_providers import HostProviders
 
 LOG = logging.getLogger(__name__)
 
+AT_A_TIME = 2  # requests of claims; with one, a claim would wait for the one before even if Placement is idle
+
 _Change = tuple[Holding, int | None]
 """What a consumer is to have, and the generation of the consumer before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Claims of one thread that wait for the next request."""
+
+    wanted: Mapping[str, Holding]
+    answer: Future[Refusals | None] = field(default_factory=Future)
+    """Is None if each claim must be asked for alone."""
 
 
 class Consumers:
@@ -34,6 +47,9 @@ class Consumers:
         self._turn = threading.Condition()
         self._busy: set[str] = set()
         """Consumers that somebody writes: one at a time."""
+        self._sending = threading.BoundedSemaphore(AT_A_TIME)
+        """Is held during a request of ``claim``."""
+        self._waiting: list[_Waiting] = []
 
     @contextlib.contextmanager
     def alone(self, uuids: Set[str], *, wait: bool) -> Iterator[Set[str]]:
@@ -65,6 +81,58 @@ class Consumers:
             self._written.pop(uuid, None)
         return differing | {uuid for uuid, taken in nobodys.items() if self.foreign.get(uuid) != taken}
 
+    def claim(self, wanted: Mapping[str, Holding]) -> Refusals:
+        """Give the consumers the ``wanted`` allocations. Return the refusals by consumer. Raises PlacementUnavailable.
+
+        At most ``AT_A_TIME`` requests go at a time; the next one has every claim that came meanwhile. Placement takes
+        all of a request or nothing; if it refuses one, each claim is asked for alone.
+        """
+        mine = _Waiting(wanted)
+        with self._turn:
+            self._waiting.append(mine)
+        with self._sending:
+            with self._turn:
+                waiting, self._waiting = self._waiting, []
+            self._send(waiting)  # none if another thread has sent them
+        answer = mine.answer.result()
+        return self._one_by_one(wanted) if answer is None else answer
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let claims wait during the block: each would raise the generations of the providers."""
+        for _ in range(AT_A_TIME):
+            self._sending.acquire()
+        try:
+            yield
+        finally:
+            self._sending.release(AT_A_TIME)
+
+    def _send(self, waiting: list[_Waiting]) -> None:
+        everything = {uuid: holding for each in waiting for uuid, holding in each.wanted.items()}
+        try:
+            answer = self._one_by_one(everything) if len(everything) == 1 else self._together(everything)
+        except BaseException as exc:
+            for each in waiting:
+                each.answer.set_exception(exc)
+        else:
+            for each in waiting:
+                each.answer.set_result(answer)
+
+    def _together(self, wanted: Mapping[str, Holding]) -> Refusals | None:
+        """Write the allocations in one request. Return no refusal, or None if Placement refuses the request."""
+        last = {uuid: self._written.get(uuid, (None, None)) for uuid in wanted}
+        changes = {uuid: (holding, last[uuid][1]) for uuid, holding in wanted.items() if last[uuid][0] != holding}
+        return {} if self._post(changes) else None
+
+    def _one_by_one(self, wanted: Mapping[str, Holding]) -> Refusals:
+        refused = {}
+        for uuid, holding in wanted.items():
+            try:
+                self.put(uuid, holding)
+            except REFUSALS as exc:
+                refused[uuid] = exc
+        return refused
+
     def settle(self, uuids: Set[str], wanted: Mapping[str, Holding]) -> None:
         """Give the consumers the ``wanted`` allocations, or none of this host. Other services' are left alone."""
         for uuid in uuids - self._put_together(uuids, wanted):
@@ -93,19 +161,23 @@ class Consumers:
                 changes[uuid] = wanted[uuid], generation
             elif before is not None:
                 changes[uuid] = replace(before, allocations={}), generation
+        return right | changes.keys() if self._post(changes) else right
+
+    def _post(self, changes: Mapping[str, _Change]) -> bool:
+        """Make all changes in one request, or none. Return whether Placement took them. Raises PlacementUnavailable."""
         if not changes:
-            return right
+            return True
         self._providers.outdated = True
-        before_all = {uuid: self._written.pop(uuid) for uuid in changes.keys() & self._written.keys()}
+        before = {uuid: self._written.pop(uuid) for uuid in changes.keys() & self._written.keys()}
         try:
             generations = self._client.allocate_together(changes)
         except REFUSALS:
-            self._written |= before_all
-            return right
+            self._written |= before
+            return False
         for uuid, (holding, _) in changes.items():
             if holding.allocations:
                 self._written[uuid] = holding, generations[uuid]
-        return right | changes.keys()
+        return True
 
     def put(self, uuid: str, wanted: Holding | None) -> None:
         """Give a consumer the ``wanted`` allocation; with None a container loses this host's.

@@ -4,13 +4,15 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from zun.common import exceptions
-from zun.placement.client import REFUSALS
 
 LOG = logging.getLogger(__name__)
+
+Refusals = Mapping[str, exceptions.ZunError]
+"""Why Placement refuses the allocation of a container, by uuid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +23,37 @@ class Enforced:
     go_on: bool
 
     def write(
-        self, host: str, uuid: str, put: Callable[[], None], look: Callable[[], None], stopping: threading.Event
-    ) -> None:
-        """Call ``put`` until Placement answers. Raises ClaimRefused if it has not got the claim, or does not answer.
+        self,
+        host: str,
+        uuids: Set[str],
+        put: Callable[[Set[str]], Refusals],
+        look: Callable[[Set[str]], None],
+        stopping: threading.Event,
+    ) -> dict[str, exceptions.ClaimRefused]:
+        """Call ``put`` for the containers ``uuids`` until Placement answers. Return the refused claims by uuid.
 
         Placement may refuse because it was not told yet what this host gave back, or because something is left behind.
-        So ``look`` is called once, which compares and mends what the claim needs, and ``put`` is called again.
+        So ``look`` is called once for the refused ones, which compares and mends what their claims need, and ``put`` is
+        called again. If Placement does not answer, all are refused.
         """
         deadline, looked = time.monotonic() + self.wait, False
         while True:
             try:
-                try:
-                    return put()
-                except REFUSALS as exc:
-                    if looked:
-                        raise exceptions.ClaimRefused(host=host, reason=str(exc)) from exc
-                look()
+                refused = put(uuids)
+                if looked or not refused:
+                    return {uuid: exceptions.ClaimRefused(host=host, reason=str(exc)) for uuid, exc in refused.items()}
+                uuids = refused.keys()
+                look(uuids)
                 looked = True
             except exceptions.PlacementUnavailable as exc:
                 left = deadline - time.monotonic()
                 if left > 0 and not stopping.is_set():
                     stopping.wait(min(left, 1.0))
                 elif self.go_on:
-                    return LOG.warning(
-                        "Container %s starts without an allocation, which is written later: %s", uuid, exc
-                    )
+                    for uuid in sorted(uuids):
+                        LOG.warning(
+                            "Container %s starts without an allocation, which is written later: %s", uuid, exc
+                        )
+                    return {}
                 else:
-                    raise exceptions.ClaimRefused(host=host, reason=str(exc)) from exc
+                    return {uuid: exceptions.ClaimRefused(host=host, reason=str(exc)) for uuid in uuids}

@@ -2,10 +2,11 @@
 """A Protocol for the questions of the compute service to Placement, and its form in mode off."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from zun.common import exceptions
 from zun.objects import Container
 from zun.placement.allocations import Allocations
 from zun.placement.foreign import Others
@@ -30,6 +31,14 @@ class Ledger(Protocol):
     def claiming(self, container: Container, plan: Plan) -> contextlib.AbstractContextManager[None]:
         """Write ``plan`` before the block commits the claim. Raises ClaimRefused."""
 
+    def claiming_many(
+        self, claims: Sequence[tuple[Container, Plan]]
+    ) -> contextlib.AbstractContextManager[Mapping[str, exceptions.ClaimRefused]]:
+        """Write the plans of several containers before the block commits their claims, if possible in one request.
+
+        Yields the refused claims by the uuid of the container: the block must not commit them.
+        """
+
     def note(self, uuid: str) -> None:
         """Have the allocation of a container compared with its row, which has changed. Returns at once."""
 
@@ -52,6 +61,11 @@ class NoLedger:
 
     def claiming(self, container: Container, plan: Plan) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+    def claiming_many(
+        self, claims: Sequence[tuple[Container, Plan]]
+    ) -> contextlib.AbstractContextManager[Mapping[str, exceptions.ClaimRefused]]:
+        return contextlib.nullcontext({})
 
     def note(self, uuid: str) -> None: ...
 

@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from zun.objects import ComputeNode, Container
 from zun.placement.allocations import Allocations, Holding, drift, holding_of, holdings_of, pool_uuid
 from zun.placement.client import REFUSALS, PlacementClient
 from zun.placement.consumers import Consumers
-from zun.placement.enforce import Enforced
+from zun.placement.enforce import Enforced, Refusals
 from zun.placement.foreign import Others
 from zun.placement.host_providers import HostProviders
 from zun.placement.ledger import Differences
@@ -35,6 +35,8 @@ LOG = logging.getLogger(__name__)
 SWEEP_SECONDS = 60.0
 RETRY_SECONDS = 5.0  # after Placement did not answer
 GATHER_SECONDS = 1.0  # after a change, for more of them: one request then tells of all
+MOST_GATHER_SECONDS = 10.0
+GATHER_FACTOR = 19  # times what the last changes took: this thread is busy a twentieth of the time at most
 TOGETHER = 100  # consumers of one request
 
 Providers = Callable[[str, Collection[str]], tuple[Provider, ...]]
@@ -44,9 +46,10 @@ Providers = Callable[[str, Collection[str]], tuple[Provider, ...]]
 class Reporter:
     """A ``Ledger``. One thread compares, and writes what changed, a second behind it.
 
-    In mode enforce claims write their allocation before. A claim that Placement refuses has the thread look at the
-    providers that it names. It waits for the thread, and no other claim waits for it. Claims that are refused at the
-    same time share one look.
+    In mode enforce claims write their allocation before; claims that come at the same time go into one request. A claim
+    that Placement refuses has the thread look at the providers that it names, and waits for the thread. Other claims
+    wait only while the thread writes providers, because each allocation raises the generations that it writes with.
+    Claims that are refused at the same time share one look.
     """
 
     def __init__(
@@ -105,25 +108,35 @@ class Reporter:
 
     @contextlib.contextmanager
     def claiming(self, container: Container, plan: Plan) -> Iterator[None]:
-        if self._enforced is None:
+        with self.claiming_many([(container, plan)]) as refused:
+            for refusal in refused.values():
+                raise refusal
             yield
+
+    @contextlib.contextmanager
+    def claiming_many(
+        self, claims: Sequence[tuple[Container, Plan]]
+    ) -> Iterator[Mapping[str, exceptions.ClaimRefused]]:
+        if self._enforced is None:
+            yield {}
             return
+        known = {container.uuid: (container, plan) for container, plan in claims}
 
-        def holding() -> Holding:
-            return holding_of(self._host, container, plan, self._providers.pool)
+        def wanted(uuids: Set[str]) -> dict[str, Holding]:
+            return {uuid: holding_of(self._host, *known[uuid], self._providers.pool) for uuid in uuids}
 
-        def put() -> None:
-            self._consumers.put(container.uuid, holding())
+        def put(uuids: Set[str]) -> Refusals:
+            return self._consumers.claim(wanted(uuids))
 
-        def look() -> None:
-            self._look_at(holding().allocations.keys())
+        def look(uuids: Set[str]) -> None:
+            self._look_at({provider for holding in wanted(uuids).values() for provider in holding.allocations})
 
         try:
-            with self._consumers.alone({container.uuid}, wait=True):  # until the row says so: it is no leftover
-                self._enforced.write(self._host, container.uuid, put, look, self._stopping)
-                yield
+            with self._consumers.alone(known.keys(), wait=True):  # until the rows say so: they are no leftovers
+                yield self._enforced.write(self._host, known.keys(), put, look, self._stopping)
         finally:
-            self.note(container.uuid)  # after the block above: who settles leaves alone what is being claimed
+            for uuid in known:
+                self.note(uuid)  # after the block above: who settles leaves alone what is being claimed
 
     def sweep(self) -> None:
         """Bring this host's tree and allocations at Placement to the state of the rows. Raises PlacementUnavailable."""
@@ -156,12 +169,16 @@ class Reporter:
 
     def _run(self) -> None:
         due, told = 0.0, False
+        gather = GATHER_SECONDS
         while True:
             self._wake.clear()
             self._urgent.clear()
             if self._stopping.is_set():
                 break
-            wrong = self._round(time.monotonic() >= due)
+            began = time.monotonic()
+            wrong = self._round(whole=began >= due)
+            if began < due:
+                gather = max(GATHER_SECONDS, min(GATHER_FACTOR * (time.monotonic() - began), MOST_GATHER_SECONDS))
             if wrong is not None:
                 if not told:
                     LOG.warning("Placement is not told of this host until this is over: %s", wrong)
@@ -174,7 +191,7 @@ class Reporter:
             if time.monotonic() >= due:
                 due = time.monotonic() + SWEEP_SECONDS
             if self._wake.wait(due - time.monotonic()):
-                self._urgent.wait(GATHER_SECONDS)
+                self._urgent.wait(gather)
         with self._guard:
             self._looked.set_exception(exceptions.PlacementUnavailable(reason="this service is stopping"))
 
@@ -242,7 +259,8 @@ class Reporter:
         wanted = self._tree(self._watch.root_name, self._own)
         if self._pools.mine is not None:
             wanted = in_pool(wanted, self._pools.mine, self._pools.held)
-        self._providers.publish(wanted, self._groups)
+        with self._consumers.paused():
+            self._providers.publish(wanted, self._groups)
 
     def _compare(self, looked_at: Set[str] | None = None) -> None:
         """Note each container whose row differs from Placement, and the remains of removed ones."""

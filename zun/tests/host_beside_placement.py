@@ -65,3 +65,14 @@ class HostBesidePlacement:
             self.usage = self.usage.without(container.uuid)
             raise
         return str(container.uuid)
+
+    def enforce_many(self, ledger: Reporter, *each: str) -> list[bool]:
+        """Claim CPUs for several containers at once, and commit those that Placement takes. Return which it takes."""
+        claims = [self.claim(cpus) for cpus in each]
+        with ledger.claiming_many(claims) as refused:
+            for container, plan in claims:
+                if container.uuid in refused:
+                    self.usage = self.usage.without(container.uuid)
+                else:
+                    self.commit(container, plan)
+        return [container.uuid not in refused for container, _ in claims]

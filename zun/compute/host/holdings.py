@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tell schedulers and the shared pool when containers take resources or give them back."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.departures import uuid_of_left
 from zun.compute.container.record import logged
@@ -30,6 +32,14 @@ class Holdings:
     def claiming(self, container: Container, plan: Plan) -> AbstractContextManager[None]:
         """For the block that commits ``plan`` to the row. Raises ClaimRefused where Placement is asked and refuses."""
         return self._ledger.claiming(container, plan)
+
+    def claiming_many(
+        self, claims: Sequence[tuple[Container, Plan]]
+    ) -> AbstractContextManager[Mapping[str, exceptions.ClaimRefused]]:
+        """For the block that commits several claims. Yields the claims that it must not commit, by container's uuid:
+        Placement was asked and refuses them.
+        """
+        return self._ledger.claiming_many(claims)
 
     def tell(self, context: RequestContext, container: Container, generation: int) -> None:
         """Tell others about the claim of a container, which is in its row since ``generation`` of the host."""

@@ -6,7 +6,7 @@ import copy
 import logging
 import pathlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -87,11 +87,20 @@ class MemoryLedger(NoLedger):
 
     @contextlib.contextmanager
     def claiming(self, container: Container, plan: Any) -> Iterator[None]:
-        self.perform("claiming", lambda: self.allocations.update({container.uuid: str(plan.cpus)}))
-        try:
+        with self.claiming_many([(container, plan)]):
             yield
+
+    @contextlib.contextmanager
+    def claiming_many(
+        self, claims: Sequence[tuple[Container, Any]]
+    ) -> Iterator[Mapping[str, exceptions.ClaimRefused]]:
+        wanted = {container.uuid: str(plan.cpus) for container, plan in claims}
+        self.perform("claiming", lambda: self.allocations.update(wanted))
+        try:
+            yield {}
         except exceptions.ClaimRefused:
-            self.allocations.pop(container.uuid, None)
+            for uuid in wanted:
+                self.allocations.pop(uuid, None)
             raise
 
     def note(self, uuid: str) -> None:

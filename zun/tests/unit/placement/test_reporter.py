@@ -284,6 +284,80 @@ def test_claims_go_on_while_a_refusal_is_looked_into(beside, running):
         assert isinstance(refused.exception(60), exceptions.ClaimRefused)
 
 
+def test_set_of_claims_is_one_request(beside, running):
+    ledger = running(STRICT)
+    assert beside.enforce_many(ledger, "0", "1", "4-5") == [True] * 3
+    assert beside.written()[0] == ("POST", "/allocations")
+    assert not [path for method, path in beside.written() if path.startswith("/allocations/")]
+    assert beside.equal()
+
+
+@pytest.mark.parametrize(
+    ("others", "taken"),
+    [
+        pytest.param({0: 1}, [True, False, True], id="one-too-many-on-a-cell"),
+        pytest.param({0: 4}, [False, False, True], id="a-cell-is-full"),
+        pytest.param({0: 4, 1: 4}, [False, False, False], id="all-are-refused"),
+        pytest.param({1: 3}, [True, True, True], id="room-for-all"),
+    ],
+)
+def test_only_what_placement_refuses_of_a_set_is_refused(beside, running, others, taken):
+    ledger = running(STRICT)
+    for cell, cpus in others.items():
+        beside.placement.take(CELLS[cell], PCPU=cpus)
+    assert beside.enforce_many(ledger, "0-1", "2-3", "4") == taken
+    wait_for(beside.equal)
+
+
+def test_set_is_taken_after_a_leftover_went(beside, running):
+    """Placement refuses the set until the host has looked for what it left there."""
+    ledger = running(STRICT)
+    beside.placement.take(CELLS[0], kind="CONTAINER", PCPU=4)
+    assert beside.enforce_many(ledger, "0", "1", "4") == [True] * 3
+    assert beside.equal()
+
+
+@pytest.mark.parametrize("go_on", [True, False])
+def test_set_without_placement(beside, running, go_on):
+    ledger = running(Enforced(wait=0, go_on=go_on))
+
+    def fail(method, path):
+        raise ks_exc.ConnectFailure("it is dead")
+
+    beside.placement.before = fail
+    assert beside.enforce_many(ledger, "0", "4") == [go_on] * 2
+
+
+def test_claims_that_wait_go_together(beside, running):
+    """Two requests are under way, and every claim that comes meanwhile is in the next one."""
+    ledger = running(STRICT)
+    under_way, go_on = threading.Semaphore(0), threading.Event()
+    claims = [beside.claim(str(cpu)) for cpu in (0, 4, 1, 2, 5, 6)]
+
+    def wait(method, path):
+        if path.startswith("/allocations"):
+            under_way.release()
+            assert go_on.wait(60)
+
+    def write(claim):
+        with ledger.claiming(*claim):
+            beside.commit(*claim)
+
+    beside.placement.before = wait
+    with ThreadPoolExecutor(len(claims)) as pool:
+        try:
+            writing = [pool.submit(write, claim) for claim in claims[:2]]
+            assert all(under_way.acquire(timeout=60) for _ in writing)
+            writing += [pool.submit(write, claim) for claim in claims[2:]]
+            wait_for(lambda: len(ledger._consumers._waiting) == 4)
+        finally:
+            go_on.set()
+        assert [each.result(60) for each in writing] == [None] * 6
+    written = [path for _, path in beside.written() if path.startswith("/allocations")]
+    assert (len(written), written.count("/allocations")) == (3, 1)
+    assert beside.equal()
+
+
 def test_stop_ends_a_claim_that_waits_for_a_look(beside, running):
     ledger = running(STRICT)
     beside.placement.take(CELLS[0], PCPU=4)
