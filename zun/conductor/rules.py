@@ -328,6 +328,7 @@ RULES: Mapping[tuple[str, str], tuple[Rule, ...]] = {
     ("ComputeNode", "put"): (own_name("hostname"), inventory),
     ("ComputeNode", "topology"): (own_name("hostname"),),
     ("ComputeNode", "aggregates"): (own_name("hostname"),),
+    ("ComputeNode", "allocation_ratios"): (own_name("hostname"),),
     ("ComputeNode", "disk_pool"): (own_name("hostname"),),
     ("ComputeNode", "pool_use"): (own_name("hostname"),),
     ("Container", "get_by_uuid"): (own_container("uuid"),),

@@ -9,14 +9,14 @@ from zun.common.disk_pools import DiskPool, PoolUse
 from zun.db import aggregates as db_aggregates
 from zun.db import compute_nodes as db
 from zun.db import containers as db_containers
-from zun.objects import base
+from zun.objects import allocation_ratios, base
 
 
 @base.register
 class ComputeNode(base.ZunObject):
     """The row of a compute host. Services only write it over RPC, so the object has no fields."""
 
-    VERSION = "1.0"
+    VERSION = "1.1"  # 1.1: allocation_ratios
 
     @classmethod
     @base.remotable
@@ -39,6 +39,13 @@ class ComputeNode(base.ZunObject):
     def aggregates(cls, context: RequestContext, hostname: str) -> dict[str, bool]:
         """Return the uuid of every host aggregate, and whether ``hostname`` is in it."""
         return {each["uuid"]: hostname in each["hosts"] for each in db_aggregates.all_aggregates()}
+
+    @classmethod
+    @base.remotable
+    def allocation_ratios(cls, context: RequestContext, hostname: str) -> dict[str, float]:
+        """Return the allocation ratios that the aggregates of ``hostname`` name in place of the host's own."""
+        mine = (each["metadata"] for each in db_aggregates.all_aggregates() if hostname in each["hosts"])
+        return allocation_ratios.of_aggregates(mine)
 
     @classmethod
     @base.remotable

@@ -115,20 +115,20 @@ def mixed_problem(old: str | None, new: str | None) -> str | None:
     return f"a container cannot change from {old} to {new}; delete it and create it anew with this policy"
 
 
-def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
+def shared_cpus_left(view: HostView, usage: Usage, ratio: Fraction) -> int:
     """Return the demand that the shared pools of all cells can still take, in millionths of a CPU.
 
-    ``ratio`` replaces the host's ``cpu_allocation_ratio``.
+    ``ratio`` is the number of CPUs that may be promised for each CPU of a pool.
     """
     return sum(usage.shared_room(view, cell, ratio) for cell in view.cells)
 
 
-def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction | None) -> int:
+def shared_memory_left(view: HostView, usage: Usage, ratio: Fraction) -> int:
     """Return the MiB of ordinary pages that all cells can still give to shared containers.
 
-    ``ratio`` replaces the host's ``ram_allocation_ratio``.
+    ``ratio`` is the number of MiB that may be promised for each MiB of a cell.
     """
-    most, less = (ratio or view.ram_ratio).as_integer_ratio()
+    most, less = ratio.as_integer_ratio()
     left = (
         usage.free_memory(view, node, None, overcommit=False) + size * most // less - size
         for node, size in view.small_mib.items()

@@ -303,9 +303,7 @@ class Columns(Sequence[HostState]):
 
     def _write(self, row: int, before: HostState | None, host: HostState) -> None:
         store = self._store
-        if before is None or host.usage is not before.usage or host.topology is not before.topology or (
-            host.aggregates is not before.aggregates
-        ):
+        if before is None or host.usage is not before.usage or host.topology is not before.topology:
             self._write_room(row, host)
         store["own_free_disk"][row] = host.own_free_disk
         if before is None or host.service is not before.service or host.engine_away != before.engine_away:

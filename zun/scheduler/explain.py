@@ -125,8 +125,7 @@ class Explanation:
 class _Miss:
     """A host with too little of a resource.
 
-    ``refusal`` is None if the exact plan fits. Then the host lacks disk, or an aggregate's lower allocation ratio
-    leaves too little.
+    ``refusal`` is None if the exact plan fits. Then the host lacks disk.
     """
 
     host: HostState
@@ -261,7 +260,7 @@ def told(
     counted = ", ".join(f"{name} rejected {count}" for name, count in counts.most_common())
     message = f"No valid host was found. Of {len(hosts)} host{'s' * (len(hosts) > 1)}, {counted}."
     nearest = _nearest_miss(misses, spec)
-    # If the plan fits, the host lacks disk or an aggregate lowers its allocation ratio.
+    # If the plan fits, the host lacks disk.
     fitting = {miss.host.hostname for miss in misses}
     short = [each for each in rejections if each.hostname in fitting and CODES.get(each.filter) is HostCode.DISK]
     if nearest is None and short:

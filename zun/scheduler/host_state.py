@@ -4,20 +4,14 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 from zun.common import disk_pools
 from zun.common.disk_pools import DiskPool
 from zun.db import models
-from zun.objects.placement import (
-    CPU_RATIO_KEY,
-    RAM_RATIO_KEY,
-    disk_promised,
-    shared_cpus_left,
-    shared_memory_left,
-)
+from zun.objects import allocation_ratios
+from zun.objects.placement import disk_promised, shared_cpus_left, shared_memory_left
 from zun.scheduler.packing import Shape, shapes
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.cpuset import NO_CPUS
@@ -26,9 +20,6 @@ from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
 from zun.topology.host_topology import view_of
 from zun.topology.ranges import NAME, RATIO
-
-LONGEST_RATIO = 32
-"""Characters of an allocation ratio in the metadata of an aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +75,7 @@ def claim_of(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """The free resources of a host, in CPUs and MiB. Each number is defined here and nowhere else.
-
-    An aggregate may lower an allocation ratio but not raise it, because the host grants no more than its own ratio.
-    """
+    """The free resources of a host, in CPUs and MiB. Each number is defined here and nowhere else."""
 
     dedicated_cpus: int
     """CPUs that dedicated containers may get and nobody holds, without those for isolation grade ``isolated``."""
@@ -139,6 +127,9 @@ class HostState:
     host makes or rebuilds, with those that were just chosen for the host. ``failures`` are the times (of the table's
     clock) at which the host failed to make or start a container.
 
+    If aggregates name allocation ratios, those of ``topology`` are replaced. A host that leaves such an aggregate needs
+    its own ``topology`` again.
+
     Each ``cached_property`` follows from the fields alone.
     """
 
@@ -167,6 +158,11 @@ class HostState:
     kept: KeptAnswers | None = field(default=None, compare=False, repr=False)
     """The answers that the hosts of a table share, None for a host that is in no table."""
 
+    def __post_init__(self) -> None:
+        if self.aggregates:
+            promised = allocation_ratios.promised(self.topology, _ratios(self.aggregates))
+            object.__setattr__(self, "topology", promised)
+
     def answer(self, request: PlacementRequest) -> Answer | Refusal:
         """Return the exact answer to ``request``."""
         return answer(self, request) if self.kept is None else self.kept.answer(self, request)
@@ -174,7 +170,7 @@ class HostState:
     @cached_property
     def room(self) -> Room:
         """The free resources of this host."""
-        return _room(self.topology, self.usage, self.aggregates)
+        return _room(self.topology, self.usage)
 
     @cached_property
     def free_devices(self) -> Mapping[Device, int]:
@@ -262,7 +258,7 @@ def _more(counts: Mapping[str, int], name: str | None, count: int) -> Mapping[st
     return counts if name is None or not count else {**counts, name: counts.get(name, 0) + count}
 
 
-def _room(topology: HostTopology, usage: Usage, aggregates: tuple[Aggregate, ...]) -> Room:
+def _room(topology: HostTopology, usage: Usage) -> Room:
     view, held = view_of(topology), usage.held_mask
     free = {node: usage.free_memory(view, node, None, overcommit=False) for node in view.small_mib}
     huge = sum(
@@ -270,47 +266,26 @@ def _room(topology: HostTopology, usage: Usage, aggregates: tuple[Aggregate, ...
         for node, sizes in view.pages.items()
         for size in sizes
     )
-    cpu_ratio = aggregate_ratio(aggregates, CPU_RATIO_KEY, topology.cpu_allocation_ratio)
-    ram_ratio = aggregate_ratio(aggregates, RAM_RATIO_KEY, topology.ram_allocation_ratio)
     return Room(
         dedicated_cpus=sum((cell.dedicated & ~held).bit_count() for cell in view.cells),
         isolated_cpus=(view_of(topology, "isolated").dedicated & ~held).bit_count(),
         unheld_cpus=(sum(cell.online for cell in view.cells) & ~(topology.reserved.mask | held)).bit_count(),
-        shared_room=shared_cpus_left(view, usage, cpu_ratio),
+        shared_room=shared_cpus_left(view, usage, view.cpu_ratio),
         memory_dedicated=sum(max(0, left) for left in free.values()),
-        memory_shared=shared_memory_left(view, usage, ram_ratio),
+        memory_shared=shared_memory_left(view, usage, view.ram_ratio),
         free_memory=sum(free.values()) + huge,
         cells=holes(topology, usage),
     )
 
 
-def aggregate_ratio(aggregates: tuple[Aggregate, ...], key: str, own: float) -> Fraction | None:
-    """Return the lowest ratio under ``key`` in the aggregates if it is below ``own``, the host's, or None."""
-    lowest = named_ratio(aggregates, key)
-    return lowest if lowest is not None and lowest < Fraction(str(own)) else None
+@lru_cache(maxsize=1000)
+def _ratios(aggregates: tuple[Aggregate, ...]) -> allocation_ratios.Ratios:
+    return allocation_ratios.of_aggregates(each.metadata for each in aggregates)
 
 
-def named_ratio(aggregates: tuple[Aggregate, ...], key: str) -> Fraction | None:
-    """Return the lowest ratio under ``key`` in the aggregates, or None.
-
-    A value that is not a positive number is ignored: a typing error must not close an aggregate.
-    """
-    named = []
-    for aggregate in aggregates:
-        text = aggregate.metadata.get(key)
-        if text is not None and len(text) <= LONGEST_RATIO:
-            try:
-                ratio = Fraction(text) if "e" not in text.lower() else Fraction(str(RATIO(float(text))))
-            except (ValueError, ZeroDivisionError):
-                continue
-            if ratio > 0:
-                named.append(ratio)
-    return min(named, default=None)
-
-
-def ratio_limit(aggregates: tuple[Aggregate, ...], key: str) -> Mapping[str, str]:
-    """Return the limit for a claim: the lowest ratio of the aggregates. The host applies its own ratio by itself."""
-    ratio = named_ratio(aggregates, key)
+def ratio_limit(host: HostState, key: str) -> Mapping[str, str]:
+    """Return the limit for a claim: the ratio that the aggregates of the host name. The host knows its own."""
+    ratio = allocation_ratios.lowest((each.metadata for each in host.aggregates), key, RATIO.most)
     return {} if ratio is None else {key: str(ratio)}
 
 

@@ -89,6 +89,7 @@ class HostTable:
         self._asked = False  # True while a comparison in the background is queued or running
         self._behind = 0  # the next slice begins with the first id above this one
         self._topologies: dict[str, HostTopology] = {}
+        self._own_topologies: dict[str, HostTopology] = {}  # with the allocation ratios of the hosts themselves
         self._traits: dict[frozenset[str], frozenset[str]] = {}
         self._aggregates: Sequence[Mapping[str, Any]] = ()
         self._in_aggregates: dict[str, tuple[Aggregate, ...]] = {}
@@ -341,6 +342,7 @@ class HostTable:
                 if told > node["generation"] and self._read_at[name] == node["updated_at"]:
                     continue  # a message of the host came during the read
                 self._held[name], self._own_zones[name] = held, node["availability_zone"]
+                self._own_topologies[name] = topology
                 try:
                     state = replace(self._state(node, topology, known), service=rows.get(name))
                     state = self._with_claims(state)
@@ -437,13 +439,13 @@ class HostTable:
         for state in self._hosts[:]:
             mine = found.get(state.hostname, ())
             if mine != state.aggregates:
-                zone = self._zone(state.hostname, mine)
-                self._hosts.put(replace(state, aggregates=mine, availability_zone=zone))
+                zone, own = self._zone(state.hostname, mine), self._own_topologies[state.hostname]
+                self._hosts.put(replace(state, topology=own, aggregates=mine, availability_zone=zone))
 
     def _forget(self, hostname: str) -> None:
         if self._hosts.find(hostname) is not None:
             self._hosts.remove(hostname)
-        for kept in (self._read_at, self._ids, self._own_zones):
+        for kept in (self._read_at, self._ids, self._own_zones, self._own_topologies):
             kept.pop(hostname, None)
         self._held.pop(hostname, None)
         self._making.pop(hostname, None)

@@ -55,9 +55,10 @@ class Claim:
     back, an operator's tool) the host plans.
 
     What the host has, and how often that may be promised, it knows itself; a scheduler may not have heard yet of the
-    last change. ``limits['cpu_allocation_ratio']`` and ``limits['ram_allocation_ratio']`` are what only schedulers
-    know: what aggregates say. ``memory`` (MiB), ``cpu`` and ``disk`` (GiB) bound what may be promised of the whole
-    host: schedulers of earlier releases send them, and filters of an operator's own may.
+    last change. ``limits['cpu_allocation_ratio']`` and ``limits['ram_allocation_ratio']``, which aggregates name, are
+    bounds: a message never raises a ratio, see ``ComputeNodeTracker.container_claim``. ``memory`` (MiB), ``cpu`` and
+    ``disk`` (GiB) bound what may be promised of the whole host: schedulers of earlier releases send them, and filters
+    of an operator's own may.
 
     As a context manager it gives everything back when the work inside raises one of our own errors. After any other
     nobody knows whether it was committed: it stays until it is compared with the row. ``abort`` gives back by hand.
@@ -159,7 +160,7 @@ class Claim:
     def _test_ratios(
         self, settled: Plan | Refusal, cpu_ratio: str | None, ram_ratio: str | None
     ) -> Iterator[str | None]:
-        """Check the pool's part of a container against ratios below the host's own. The plan keeps to the host's.
+        """Check the pool's part of a container against ratios below the host's. The plan keeps to the host's.
 
         The own CPUs of a mixed container are no CPUs of the pool any more. Its memory is never promised twice.
         """

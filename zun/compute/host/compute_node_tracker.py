@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zun.common import exceptions
-from zun.common.context import RequestContext
+from zun.common.context import RequestContext, admin_context
 from zun.compute.container.claims import Claim, Resources, Wanted
 from zun.compute.container.resize_rules import increase, resized
 from zun.compute.kept import recovery_rules
 from zun.container.driver.state import RuntimeState
-from zun.objects import ComputeNode, Container
+from zun.objects import ComputeNode, Container, allocation_ratios
 from zun.objects.placement import disk_promised, held_plan, placement_request
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, kept_up
 from zun.topology.cpuset import NO_CPUS
@@ -35,7 +35,9 @@ class ComputeNodeTracker:
         self._default_disk = default_disk
         self._limits_disk = False
         self._lock = threading.Lock()
-        self._topology = HostTopology()
+        self._own = self._topology = HostTopology()
+        """The host with its own allocation ratios, and with those that its aggregates name in place of them."""
+        self._ratios: allocation_ratios.Ratios = {}
         self._usage = Usage()
         self._disk_limit = 0.0
         self._disks: dict[str, int] = {}
@@ -78,10 +80,11 @@ class ComputeNodeTracker:
         """Take ``topology`` and ``inventory`` into account and write them to the row. Returns the host's generation.
 
         ``inventory`` holds the columns of the compute node besides topology and host name. In this order: whoever reads
-        of more in the row may ask for it at once.
+        of more in the row may ask for it at once. The row has the allocation ratios of the host itself.
         """
+        self._read_ratios(context)
         with self._lock:
-            self._topology = topology
+            self._own, self._topology = topology, self.promised(topology)
             promised = inventory["disk_total"] * inventory["disk_allocation_ratio"]
             self._disk_limit = amounts.exact(promised - topology.foreign.disk)
             self._limits_disk = bool(inventory["disk_quota_supported"])
@@ -89,6 +92,17 @@ class ComputeNodeTracker:
         with self._lock:
             self._generation = max(self._generation, generation)
         return generation
+
+    def promised(self, topology: HostTopology) -> HostTopology:
+        """Return this host's ``topology`` with the allocation ratios that its aggregates named last."""
+        return allocation_ratios.promised(topology, self._ratios)
+
+    def _read_ratios(self, context: RequestContext) -> None:
+        """Read the allocation ratios that the aggregates of the host name."""
+        ratios = ComputeNode.allocation_ratios(context, self._hostname)
+        with self._lock:
+            self._ratios = ratios
+            self._topology = self.promised(self._own)
 
     def keep_up(self, uuid: str) -> tuple[Plan, Plan] | None:
         """Withhold for ``uuid`` the CPUs that came online since its claim and that its cores, or its isolation, keep.
@@ -187,7 +201,20 @@ class ComputeNodeTracker:
 
         Nothing is persisted: commit ``claim.plan`` with the container, or let the claim abort. Raises Conflict for a
         container that holds something here already.
+
+        A scheduler may have heard of a change of the host's aggregates before. A message can tell anything, so they are
+        read, before a claim is refused.
         """
+        before = self._topology
+        try:
+            return self._claim(container, limits or {}, own_disk)
+        except exceptions.ClaimRefused:
+            self._read_ratios(admin_context())
+            if self._topology == before:
+                raise
+        return self._claim(container, limits or {}, own_disk)
+
+    def _claim(self, container: Container, limits: Mapping[str, Any], own_disk: bool) -> Claim:
         wanted = Wanted(container.uuid, placement_request(container), disk_promised(container))
         with self._lock:
             if self._usage.claim(wanted.uuid) is not None:
@@ -201,7 +228,7 @@ class ComputeNodeTracker:
                 disk_used=sum(self._disks.values()),
                 enable_cpu_pinning=self._enable_cpu_pinning,
             )
-            claim = Claim(resources, wanted, limits or {}, self.release)
+            claim = Claim(resources, wanted, limits, self.release)
             self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
             self._disks[wanted.uuid] = wanted.disk
         return claim

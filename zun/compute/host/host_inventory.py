@@ -89,11 +89,12 @@ class HostInventory:
             held,
             neutron=self._joins_neutron,
         )
-        foreign = self._foreign(context, found.topology)
+        before = self._tracker.topology
+        foreign = self._foreign(context, self._tracker.promised(found.topology))
         found = replace(found, topology=found.topology.shared_with(foreign))
         generation = self._tracker.update_inventory(context, found.topology, found.columns)
         self._engine.found(context, facts.engine)
-        if found == self._written:
+        if found == self._written and self._tracker.topology == before:
             return []
         self._written = found
         for note in (*found.topology.notes, *self._used_pages(found.topology, plans)):

@@ -14,8 +14,8 @@ from zun.topology.request import MICRO
 class CPUFilter(HostFilter):
     """Drop hosts whose cells together have too few free CPUs.
 
-    Dedicated CPUs are whole CPUs. Shared CPUs are overcommitted by ``cpu_allocation_ratio``: the ratio of the host, or
-    a lower ratio of one of its aggregates. A mixed container wants both.
+    Dedicated CPUs are whole CPUs. Shared CPUs are overcommitted by ``cpu_allocation_ratio``: the lowest ratio that
+    the host's aggregates name, or else the host's own. A mixed container wants both.
     """
 
     measures_capacity = True
@@ -40,6 +40,6 @@ class CPUFilter(HostFilter):
         return admitted & (table.shared_room >= request.demand) if request.mixed else admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """Return the ``cpu_allocation_ratio`` of the host's aggregates. The host applies its own ratio itself."""
+        """Return the ``cpu_allocation_ratio`` that the host's aggregates name."""
         pooled = spec.placement.mixed or not spec.dedicated
-        return ratio_limit(host.aggregates, CPU_RATIO_KEY) if pooled else {}
+        return ratio_limit(host, CPU_RATIO_KEY) if pooled else {}

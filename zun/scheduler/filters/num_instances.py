@@ -3,9 +3,10 @@ import math
 
 from oslo_config import cfg
 
+from zun.objects import allocation_ratios
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
-from zun.scheduler.host_state import HostState, named_ratio
+from zun.scheduler.host_state import HostState
 from zun.scheduler.request_spec import RequestSpec
 
 KEY = "max_containers_per_host"
@@ -36,5 +37,5 @@ def most(limit: int | None, host: HostState, key: str) -> float:
     """Return the lowest of ``limit`` and the metadata ``key`` of the host's aggregates; infinite without a limit."""
     if limit is None:
         return math.inf
-    named = named_ratio(host.aggregates, key)
+    named = allocation_ratios.lowest((each.metadata for each in host.aggregates), key, math.inf)
     return float(limit) if named is None else min(float(limit), float(named))

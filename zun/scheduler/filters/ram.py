@@ -13,7 +13,7 @@ class RamFilter(HostFilter):
     """Drop hosts whose cells together have too little free memory.
 
     Memory for dedicated containers is never overcommitted. Memory for shared containers is overcommitted by
-    ``ram_allocation_ratio``: the ratio of the host, or a lower ratio of one of its aggregates.
+    ``ram_allocation_ratio``: the lowest ratio that the host's aggregates name, or else the host's own.
     """
 
     measures_capacity = True
@@ -32,5 +32,5 @@ class RamFilter(HostFilter):
         return room >= spec.placement.memory_mib
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
-        """Return the ``ram_allocation_ratio`` of the host's aggregates. The host applies its own ratio itself."""
-        return {} if spec.dedicated else ratio_limit(host.aggregates, RAM_RATIO_KEY)
+        """Return the ``ram_allocation_ratio`` that the host's aggregates name."""
+        return {} if spec.dedicated else ratio_limit(host, RAM_RATIO_KEY)

@@ -354,14 +354,13 @@ def in_aggregates(*metadata, **fields):
     [
         pytest.param([], None, 32, id="the-host-s-own"),
         pytest.param([{"cpu_allocation_ratio": "2.5"}], "5/2", 20, id="an-aggregate-lowers-it"),
-        pytest.param([{"cpu_allocation_ratio": "9"}], "9", 32, id="no-aggregate-raises-it"),
+        pytest.param([{"cpu_allocation_ratio": "9"}], "9", 72, id="an-aggregate-raises-it"),
         pytest.param([{"cpu_allocation_ratio": "3"}, {"cpu_allocation_ratio": "1.5"}], "3/2", 12, id="the-lowest"),
         pytest.param([{"cpu_allocation_ratio": "much"}, {"cpu_allocation_ratio": "0"}], None, 32, id="no-number"),
         pytest.param([{"ram_allocation_ratio": "1"}], None, 32, id="of-something-else"),
     ],
 )
 def test_an_aggregate_s_ratio_of_cpus(metadata, ratio, fits):
-    """The host is told of it also where its own is lower: it may have raised that meanwhile."""
     state = in_aggregates(*metadata, topology=machine().configured(cpu_allocation_ratio=4.0))
     found = load("CPUFilter")
     assert found.reject(state, spec(fits, policy="shared")) is None
@@ -375,7 +374,7 @@ def test_an_aggregate_s_ratio_of_cpus(metadata, ratio, fits):
     [
         ([], None, 16384),
         ([{"ram_allocation_ratio": "1.5"}], "3/2", 12288),
-        ([{"ram_allocation_ratio": "3"}], "3", 16384),
+        ([{"ram_allocation_ratio": "3"}], "3", 24576),
     ],
 )
 def test_an_aggregate_s_ratio_of_memory(metadata, ratio, limit):

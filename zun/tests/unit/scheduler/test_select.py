@@ -180,8 +180,8 @@ COMPUTE = filters.load(["ComputeFilter"], configuration())
         pytest.param(
             [host("a", aggregates=(Aggregate("u", "n", {"ram_allocation_ratio": "0.5"}),))],
             spec(1, 4097, "shared"),
-            "No valid host was found. Of 1 host, RamFilter rejected 1. "
-            "Most common reason: it has 4096 MiB left of the 4097 that are wanted.",
+            "No valid host was found. Of 1 host, RamFilter rejected 1. Nearest miss: all cells together have 4096 MiB "
+            "free: 4097 are wanted. A request for 1 CPU and 4096 MiB would fit now.",
             id="only-the-ratio-of-an-aggregate-is-short",
         ),
         pytest.param(
