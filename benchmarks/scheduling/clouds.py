@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_utils import timeutils, uuidutils
 
 from zun.db import models, session
@@ -56,10 +56,12 @@ def specs(seed: int, run: str = "") -> Iterator[RequestSpec]:
         yield RequestSpec(f"{run}{seed}-{number}", request, project_id="demo", image="busybox")
 
 
-def kinds(topology: HostTopology, pinned: float = PINNED) -> list[list[tuple[PlacementRequest, Plan]]]:
+def kinds(
+    topology: HostTopology, pinned: float = PINNED, different: int = KINDS
+) -> list[list[tuple[PlacementRequest, Plan]]]:
     """Return contents of hosts: mixed requests planned one by one until the share ``pinned`` of the CPUs is pinned."""
     found = []
-    for seed in range(KINDS):
+    for seed in range(different):
         usage, held = Usage(), []
         for number, request in enumerate(requests(1000 + seed)):
             answer = plan(topology, usage, request)
@@ -72,29 +74,47 @@ def kinds(topology: HostTopology, pinned: float = PINNED) -> list[list[tuple[Pla
     return found
 
 
-def fill(hosts: Sequence[str], topology: HostTopology, pinned: float = PINNED) -> int:
-    """Write the rows of a cloud into the empty configured database. Return the number of containers."""
+def fill(hosts: Sequence[str], topology: HostTopology, pinned: float = PINNED, different: int = KINDS) -> int:
+    """Write the rows of a cloud into the empty configured database. Return the number of containers.
+
+    ``different`` hosts differ in what they hold.
+    """
     models.metadata.create_all(session.engine())
     now, record = timeutils.utcnow(), topology.to_dict()
-    held = [[(request, cpuset_record(each)) for request, each in kind] for kind in kinds(topology, pinned)]
-    nodes = [_node(name, record, now, topology, len(held[number % KINDS])) for number, name in enumerate(hosts)]
+    held = [[(request, cpuset_record(each)) for request, each in kind] for kind in kinds(topology, pinned, different)]
+    nodes = [_node(name, record, now, topology, len(held[number % different])) for number, name in enumerate(hosts)]
     services = [
         {"host": name, "binary": "zun-compute", "created_at": now, "last_seen_up": now, "availability_zone": "nova"}
         for name in hosts
     ]
-    rows = (
+    rows = [
         _container(name, request, cpuset, now)
-        for number, name in enumerate(hosts)
-        for request, cpuset in held[number % KINDS]
-    )
-    count = 0
+        for name, kind in zip(hosts, held, strict=False)
+        for request, cpuset in kind
+    ]
     with session.writer() as connection:
         connection.execute(models.compute_nodes.insert(), nodes)
         connection.execute(models.services.insert(), services)
-        while batch := list(itertools.islice(rows, 2000)):
-            connection.execute(models.containers.insert(), batch)
-            count += len(batch)
+        connection.execute(models.containers.insert(), rows)
+    count = len(rows)
+    for first in range(different, len(hosts), different):
+        with session.writer() as connection:
+            count += connection.execute(_copy(first, different)).rowcount
     return count
+
+
+def _copy(first: int, different: int) -> sa.Insert:
+    """Give the hosts from number ``first`` on the containers of the first ``different`` hosts.
+
+    The rows never leave the database, which writes them ten times as fast as it takes them from a client.
+    """
+    like, node = models.containers, models.compute_nodes.alias()
+    source = models.compute_nodes.alias()
+    columns = [each for each in like.c if each.name not in ("id", "uuid", "host")]
+    uuid = sa.func.substr(node.c.uuid, 1, 8).concat(sa.func.substr(like.c.uuid, 9))
+    joined = like.join(source, source.c.hostname == like.c.host).join(node, node.c.id == source.c.id + first)
+    chosen = sa.select(*columns, uuid, node.c.hostname).select_from(joined).where(source.c.id <= different)
+    return like.insert().from_select([*(each.name for each in columns), "uuid", "host"], chosen)
 
 
 def _node(name: str, record: dict[str, Any], now: Any, topology: HostTopology, generation: int) -> dict[str, Any]:

@@ -133,21 +133,38 @@ class Columns(Sequence[HostState]):
 
     def put(self, host: HostState) -> None:
         """Add ``host``, or replace the host of the same name."""
-        row = bisect.bisect_left(self._names, host.hostname)
-        if row < len(self._names) and self._names[row] == host.hostname:
-            before = self._hosts[row]
-            self._hosts[row] = host
-            self._write(row, before, host)
+        row = self.row(host.hostname)
+        if row is None:
+            self.put_all([host])
             return
-        self._hosts.insert(row, host)
-        self._names.insert(row, host.hostname)
+        before = self._hosts[row]
+        self._hosts[row] = host
+        self._write(row, before, host)
+
+    def put_all(self, hosts: Iterable[HostState]) -> None:
+        """Do ``put`` for each of ``hosts``. The arrays grow once for all hosts that are new."""
+        new = {}
+        for host in hosts:
+            if self.row(host.hostname) is None:
+                new[host.hostname] = host
+            else:
+                self.put(host)
+        if not new:
+            return
+        before, rows = len(self._hosts), []
+        for name in sorted(new):
+            rows.append(bisect.bisect_left(self._names, name))
+            self._names.insert(rows[-1], name)
+            self._hosts.insert(rows[-1], new[name])
         count = len(self._hosts)
         if count > self._store["pinning"].shape[-1]:
             self._reserve(2 * count)
+        moved = np.delete(np.arange(count), rows)  # the rows of the hosts that were there
         for array in self._store.values():
-            array[..., row + 1 : count] = array[..., row : count - 1]
+            array[..., moved] = array[..., :before].copy()
         self._resized()
-        self._write(row, None, host)
+        for row in rows:
+            self._write(row, None, self._hosts[row])
 
     def remove(self, hostname: str) -> None:
         """Remove the host of this name, if there is one."""

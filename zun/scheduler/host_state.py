@@ -19,7 +19,7 @@ from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
 from zun.topology.host_topology import view_of
-from zun.topology.ranges import NAME, RATIO
+from zun.topology.ranges import CELLS, NAME, RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,12 @@ class Held:
 
         Raise one of ``bounds.MALFORMED`` for a malformed record, and for a number beyond the range of its column.
         """
-        if not row["cpuset"]:
+        record = row["cpuset"]
+        if not record:
             return None
-        claim = claim_of(Plan.from_dict(row["cpuset"]))
+        # What ``claim_of`` leaves out is not read: known claims are recognised by the rest.
+        cells = [{**share, "cpuset_cpu_pinned": "", "pool": ""} for share in CELLS(record["cells"])]
+        claim = Plan.from_dict({**record, "cells": cells, "generation": None})
         disk = _AMOUNTS["disk"](disk_promised(row))
         group, image = NAME.or_none(row.get("group_uuid")), NAME.or_none(row.get("image"))
         return cls(claim, _AMOUNTS["cpu"](row["cpu"]), _AMOUNTS["memory"](row["memory"]), disk, group, image)

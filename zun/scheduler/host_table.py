@@ -42,6 +42,10 @@ _COLUMNS = tuple(column for column in compute_nodes.table.c if not isinstance(co
 """The columns of a compute node whose values are looked at when they are read. The table copes with malformed JSON."""
 
 
+_CLAIM = ("uuid", "host", "cpuset", "cpu", "memory", "disk", "volume_disk", "group_uuid", "image")
+"""The columns of a container that tell what it holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Unusable:
     """A host that gets no containers because a row of it is malformed."""
@@ -272,14 +276,16 @@ class HostTable:
         if limit is not None and len(found) > limit:
             found.popitem()
             last = next(reversed(found.values())).id
-        rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, None if limit is None else found)}
+        served = services.all_services(COMPUTE_BINARY, None if limit is None else found) if known else []
+        rows = {row["host"]: row for row in served}
         sets = None if self._behind else aggregates.all_aggregates()
         making = containers.in_the_making(None if limit is None else found) if self._counts_io_ops else {}
         with self._lock:
             for name, number in known:
                 if name not in found and (last is None or number <= last):
                     self._forget(name)
-            self._set_services(found, rows)
+            if known:  # else the hosts are read with their services
+                self._set_services(found, rows)
             if self._counts_io_ops:
                 self._set_io_ops(found, making)
             if sets is not None:
@@ -315,7 +321,7 @@ class HostTable:
     def _read(self, names: set[str]) -> None:
         nodes = compute_nodes.inventories(names)
         claims: dict[str, list[Mapping[str, Any]]] = {row["hostname"]: [] for row in nodes}
-        for claim in containers.claims(names):
+        for claim in containers.claims(names, _CLAIM):
             claims.get(claim["host"], []).append(claim)
         rows = {row["host"]: row for row in services.all_services(COMPUTE_BINARY, names)}
         found: dict[str, tuple[HostTopology, dict[str, Held]]] = {}
@@ -325,8 +331,8 @@ class HostTable:
                 wrong = bounds.row_problem(node, _COLUMNS)
                 if wrong is not None:
                     raise ValueError(wrong)
-                read = ((row["uuid"], Held.of(row)) for row in claims[name])
-                held = {uuid: self._plans.held(what) for uuid, what in read if what is not None}
+                read = ((row["uuid"], self._plans.held_by_row(row)) for row in claims[name])
+                held = {uuid: what for uuid, what in read if what is not None}
                 found[name] = self._topology(node["topology"]), held
             except bounds.MALFORMED as exc:
                 with self._lock:
@@ -335,6 +341,7 @@ class HostTable:
             for name in self._unusable.keys() & (names - claims.keys()):
                 del self._unusable[name]  # its row is gone
             carried_out: list[Booking] = []
+            states: list[HostState] = []
             for node in (each for each in nodes if each["hostname"] in found):
                 name, known = node["hostname"], self._hosts.find(node["hostname"])
                 topology, held = found[name]
@@ -347,7 +354,7 @@ class HostTable:
                     state = replace(self._state(node, topology, known), service=rows.get(name))
                     state = self._with_claims(state)
                     state.try_out()
-                    self._hosts.put(state)
+                    states.append(state)
                 except bounds.MALFORMED as exc:
                     self._give_up(node, exc)
                     continue
@@ -356,6 +363,7 @@ class HostTable:
                     LOG.info("Host %s gets containers again: its rows in the database can be read", name)
                 # A container with a claim needs no booking any more, whichever scheduler chose the host.
                 carried_out += [booking for uuid in held if (booking := self._bookings.pop(uuid)) is not None]
+            self._hosts.put_all(states)
             for name in {booking.hostname for booking in carried_out}:
                 self._recount(name)
 

@@ -6,10 +6,13 @@ a host with the same topology, the same totals and the same request gets the sam
 make an entry wrong. A dictionary is emptied when it is full: a lost entry costs time or memory and nothing else.
 """
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from zun.objects.placement import disk_promised
 from zun.scheduler.host_state import Answer, Held, HostState, answer
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal
+from zun.topology.ranges import MALFORMED
 
 ANSWERS = 10_000
 """Plans that are kept."""
@@ -50,22 +53,63 @@ class PlanCache:
     def held(self, held: Held) -> Held:
         """Return the one object for all values equal to ``held``: a large cloud has few different ones."""
         key = _key(held.plan)
-        claim = self._claims.get(key) or _kept(self._claims, key, held.plan, CLAIMS)
         whole = (key, held.cpu, held.memory, held.disk, held.group, held.image)
         known = self._held.get(whole)
         if known is None:
+            claim = self._claims.get(key) or _kept(self._claims, key, held.plan, CLAIMS)
             same = Held(claim, held.cpu, held.memory, held.disk, held.group, held.image)
             known = _kept(self._held, whole, same, CLAIMS)
         return known
+
+    def held_by_row(self, row: Mapping[str, Any]) -> Held | None:
+        """Return the one object for ``Held.of(row)``. A record is parsed only if it is the first of its kind."""
+        try:
+            amounts = (row["cpu"], row["memory"], disk_promised(row), row["group_uuid"], row["image"])
+            known = self._held.get((_key_of_record(row["cpuset"]), *amounts))
+        except MALFORMED:  # ``Held.of`` tells
+            known = None
+        if known is not None:
+            return known
+        held = Held.of(row)
+        return None if held is None else self.held(held)
 
 
 def _key(claim: Plan) -> tuple[object, ...]:
     """Return a hashable value that is equal for equal claims."""
     cells = tuple([
-        (node, share.cpus.mask, share.memory_mib, share.withheld.mask, tuple(share.pages.items()), share.shared)
+        (
+            node,
+            str(share.cpus),
+            share.memory_mib,
+            str(share.withheld),
+            share.shared,
+            *[part for size, count in share.pages.items() for part in (str(size), count)],
+        )
         for node, share in claim.cells.items()
     ])
-    return (claim.cpu_policy, claim.isolation, claim.whole_cores, claim.mems.mask, cells, claim.devices)
+    mems = str(claim.mems) if claim.mems.mask != sum(1 << node for node in claim.cells) else None
+    return (claim.cpu_policy, claim.isolation, claim.whole_cores, mems, cells, claim.devices)
+
+
+def _key_of_record(record: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return ``_key`` of the claim whose record this is, as ``Plan.to_dict`` makes it, without parsing its CPU sets.
+
+    The key of another record, or of one with devices, is the key of no claim.
+    """
+    cells = tuple([
+        (
+            share["node"],
+            share["cpuset_cpu"],
+            share["cpuset_mem"],
+            share["withheld"],
+            share["shared"],
+            *[part for each in share["pages"].items() for part in each],
+        )
+        for share in record["cells"]
+    ])
+    devices = record.get("devices", ())
+    isolation, whole = record.get("isolation", "thread"), record.get("whole_cores", False)
+    return (record["cpu_policy"], isolation, whole, record.get("mems"), cells, devices)
 
 
 def _kept(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:

@@ -108,8 +108,9 @@ def tables(draw):
             table.remove(name)
             del now[name]
         else:
-            now[name] = draw(states(name))
-            table.put(now[name])
+            changed = {each: draw(states(each)) for each in {name, *draw(st.lists(st.sampled_from(NAMES), max_size=2))}}
+            table.put_all(changed.values())
+            now |= changed
         if draw(st.booleans()):  # what is remembered of earlier hosts must not outlive them
             asked = informed(wanted, table)
             for each in FILTERS:
@@ -264,6 +265,13 @@ def test_what_is_remembered_of_a_host_ends_when_it_changes(changes, wanted):
     assert not all(verdicts)
     table.put(replace(before, **{"aggregates": (), **changes}, service={**UP, "last_seen_up": timeutils.utcnow()}))
     assert all(each.admit(table, asked)[0] for each in FILTERS)
+
+
+def test_hosts_put_together_find_their_rows():
+    table = Columns([host("c", disk_used=3), host("a", disk_used=1), host("f", disk_used=6)])
+    table.put_all(host(name, disk_used=ord(name) - ord("`")) for name in "gdcb")
+    assert [state.hostname for state in table] == list("abcdfg")
+    assert table.free_disk.tolist() == [99.0, 98.0, 97.0, 96.0, 94.0, 93.0]
 
 
 def test_a_table_grows():

@@ -4,13 +4,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from zun.objects.placement import cpuset_record
 from zun.scheduler import plan_cache
-from zun.scheduler.host_state import Aggregate, Answer, Held
+from zun.scheduler.host_state import Aggregate, Answer, Held, claim_of
 from zun.scheduler.plan_cache import PlanCache
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import host, placements, used_hosts
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology.ranges import MALFORMED
 
 
 @given(used_hosts(), used_hosts(), placements())
@@ -96,3 +98,47 @@ def test_equal_claims_are_one_object_and_different_ones_are_not():
     assert first is same
     assert larger.plan is first.plan
     assert (other, larger) == (held("2-3"), held("0-1", 2))
+
+
+def row(plan, **changes):
+    held = {"cpu": 2.0, "memory": 64, "disk": 1, "volume_disk": 2, "group_uuid": None, "image": "busybox"}
+    return {**held, "cpuset": cpuset_record(plan), **changes}
+
+
+@given(used_hosts())
+@proof(examples=200)
+def test_claim_of_a_row_is_the_object_of_the_choice(state):
+    for _, claim in state.usage:
+        made, plans = replace(claim, generation=7), PlanCache()
+        held = plans.held(Held(claim_of(made), 2.0, 64, 3, None, "busybox"))
+        assert plans.held_by_row(row(made)) is held
+        assert plans.held_by_row(row(made, volume_disk=3)) == replace(held, disk=4)
+        assert PlanCache().held_by_row(row(made)) == held
+
+
+def test_record_of_a_known_claim_is_not_parsed(monkeypatch):
+    plans, claim = PlanCache(), Plan({0: CellShare(CpuSet("0-1"), 64)})
+    first = plans.held_by_row(row(claim))
+    monkeypatch.setattr(Held, "of", None)
+    later = replace(claim, cells={0: replace(claim.cells[0], pinned=CpuSet("4-5"))}, generation=3)
+    assert plans.held_by_row(row(later)) is first
+    with pytest.raises(TypeError):
+        plans.held_by_row(row(claim, memory=65))
+
+
+@pytest.mark.parametrize("record", [{}, None], ids=["empty", "none"])
+def test_row_without_a_claim_holds_nothing(record):
+    assert PlanCache().held_by_row({**row(Plan({})), "cpuset": record}) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cpuset": {"cells": 7}}, id="no-list"),
+        pytest.param({"cpuset": {"cells": [{"node": []}]}}, id="no-number"),
+        pytest.param({"memory": "many"}, id="memory"),
+    ],
+)
+def test_malformed_row_is_an_error(changes):
+    with pytest.raises(MALFORMED):
+        PlanCache().held_by_row(row(Plan({0: CellShare(CpuSet("0"), 64)}), **changes))
