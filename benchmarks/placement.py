@@ -14,19 +14,24 @@ all.
 Refusals: a host of eight cells has ``--claims`` containers, and each cell has changed since it was read. The requests
 and the time of a claim that Placement refuses, and of a sweep of the whole host in the same state.
 
-Allocations: as many threads as claim send the PUT of a claim to Placement, and nothing else. Mode enforce cannot be
-faster.
+Allocations: as many threads as claim send the PUT of a claim to Placement, and nothing else; or the POST of
+``TOGETHER`` claims of a host. Placement alone sets both figures.
+
+Ledgers: as many threads write claims of mode enforce, without the rest of an agent, one by one and in sets of
+``TOGETHER`` claims of a host. The inventories of the hosts change with each claim, as an agent's do.
 
 Decisions: the trees of ``--trees`` hosts are at Placement and in the scheduler's table. The same dedicated requests go
 to both, one after the other: candidates by HTTP, decisions by filters, weighers and exact plans.
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,19 +54,22 @@ from zun.db import migration, session
 from zun.placement import diff
 from zun.placement.allocations import Holding, cell_uuid
 from zun.placement.client import MICROVERSION, PlacementClient
+from zun.placement.enforce import Enforced
 from zun.placement.tree import NUMA_ROOT, Disk, tree
 from zun.scheduler import filters, select, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.host_state import Held
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.request_spec import RequestSpec
+from zun.tests.fixtures import new_container
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.host_beside_placement import STRICT, HostBesidePlacement
-from zun.tests.unit.topology.build import flat_host
+from zun.tests.unit.topology.build import flat_host, holding
 from zun.topology import Usage
 
 MODES = ("off", "report", "enforce")
 AT_A_TIME = 8
+TOGETHER = 16
 CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 
 
@@ -130,6 +138,67 @@ def puts(url: str, hosts: int, count: int) -> float:
         start = time.monotonic()
         list(pool.map(put, range(AT_A_TIME, AT_A_TIME + count)))
         return count / (time.monotonic() - start)
+
+
+def posts(url: str, hosts: int, count: int) -> float:
+    """Return the first allocations that Placement takes a second in requests of ``TOGETHER`` for one host."""
+    names = [f"post-{uuid.uuid4().hex[:8]}-{number}" for number in range(hosts)]
+    client = client_of(url)
+    publish(client, names, cells=2, cpus=count + TOGETHER)
+
+    def post(number: int) -> None:
+        changes: dict[str, tuple[Holding, int | None]] = {}
+        for one in range(TOGETHER):
+            taken = {cell_uuid(names[number % hosts], one % 2): {"PCPU": 1, "MEMORY_MB": 64}}
+            changes[str(uuid.uuid4())] = Holding(taken, "demo", "alice"), None
+        client.allocate_together(changes)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        post(0)
+        start = time.monotonic()
+        sets = max(1, count // TOGETHER)
+        list(pool.map(post, range(sets)))
+        return sets * TOGETHER / (time.monotonic() - start)
+
+
+def ledgers(url: str, hosts: int, count: int, together: int) -> float:
+    """Return the claims that the ledgers of mode enforce write a second, in sets of ``together`` for one host."""
+    count = max(count, together)
+    each = count // hosts + together
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ended:
+        session.configure(f"sqlite:///{folder}/zun.sqlite")
+        migration.upgrade()
+        machine = flat_host([each, each], 64 * each)
+        there = [HostBesidePlacement(CONTEXT, f"ledger-{uuid.uuid4().hex[:8]}", machine, client_of(url))
+                 for _ in range(hosts)]  # fmt: skip
+        running = [host.reporter(Enforced(wait=60, go_on=False)) for host in there]
+        for ledger in running:
+            ledger.start()
+            ended.callback(ledger.stop)
+        while any(ledger.others() is None for ledger in running):
+            time.sleep(0.01)
+        sets = []
+        for number in range(count // together):
+            first = number // hosts * together
+            plans = [holding(str((first + one) // 2 + (first + one) % 2 * each), machine, memory_mib=64)
+                     for one in range(together)]  # fmt: skip
+            sets.append((number % hosts, [(new_container(CONTEXT), plan) for plan in plans]))
+        guard = threading.Lock()
+
+        def write(one: tuple[int, list[tuple[Any, Any]]]) -> None:
+            host, claims = one
+            with guard:
+                for container, plan in claims:
+                    there[host].usage = there[host].usage.with_claim(container.uuid, plan)
+            with running[host].claiming_many(claims) as refused:
+                assert not refused, refused
+                for container, plan in claims:
+                    there[host].commit(container, plan)
+
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            start = time.monotonic()
+            list(pool.map(write, sets))
+            return len(sets) * together / (time.monotonic() - start)
 
 
 def client_of(url: str) -> PlacementClient:
@@ -290,11 +359,18 @@ def main() -> None:
     logging.disable(logging.WARNING)
     times = compared(given.url, given.trees, given.queries)  # first: candidates look at all trees that there are
     rates: dict[str, list[Rate]] = {mode: [] for mode in MODES}
-    alone: list[float] = []
+    measures = {
+        "bare PUT": lambda: puts(given.url, given.hosts, given.claims),
+        f"bare POST of {TOGETHER}": lambda: posts(given.url, given.hosts, given.claims),
+        "ledgers, one by one": lambda: ledgers(given.url, given.hosts, given.claims, 1),
+        f"ledgers, sets of {TOGETHER}": lambda: ledgers(given.url, given.hosts, given.claims, TOGETHER),
+    }
+    written: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(given.rounds):
         for mode in MODES:
             rates[mode].append(claims(mode, given.url, given.hosts, given.claims))
-        alone.append(puts(given.url, given.hosts, given.claims))
+        for name, measure in measures.items():
+            written[name].append(measure())
     off = median(rates["off"])
     print(f"{'mode':<10}{'claims/s':>10}{'of off':>10}{'CPU ms':>10}{'of off':>10}   rounds: claims/s, CPU ms")
     for mode, found in rates.items():
@@ -302,7 +378,11 @@ def main() -> None:
         rounds = "; ".join(f"{each.per_second:.0f}, {each.cpu_ms:.1f}" for each in found)
         ratios = rate.per_second / off.per_second, rate.cpu_ms / off.cpu_ms
         print(f"{mode:<10}{rate.per_second:>10.1f}{ratios[0]:>10.2f}{rate.cpu_ms:>10.1f}{ratios[1]:>10.2f}   {rounds}")
-    print(f"Placement alone takes {statistics.median(alone):.1f} allocations/s")
+    print(f"{'allocations':<24}{'a second':>10}{'of PUT':>10}   rounds")
+    for name, figures in written.items():
+        ratio = statistics.median(one / bare for one, bare in zip(figures, written["bare PUT"], strict=True))
+        rounds = ", ".join(f"{each:.1f}" for each in figures)
+        print(f"{name:<24}{statistics.median(figures):>10.1f}{ratio:>10.2f}   {rounds}")
     costs = refusals(client_of(given.url)._adapter, 8, given.claims)
     for name, cost in costs.items():
         print(f"8 cells, {given.claims} containers, {name}: {cost.requests} requests, {cost.ms:.1f} ms")
@@ -314,7 +394,8 @@ def main() -> None:
         with open(given.json, "w", encoding="utf-8") as file:
             told = {mode: [asdict(each) for each in found] for mode, found in rates.items()}
             costly = {name: asdict(cost) for name, cost in costs.items()}
-            json.dump({"claims": told, "allocations_per_second": alone, "refusals": costly, **times}, file)
+            rates_alone = {"allocations_per_second": written["bare PUT"], "written": written}
+            json.dump({"claims": told, **rates_alone, "refusals": costly, **times}, file)
 
 
 if __name__ == "__main__":

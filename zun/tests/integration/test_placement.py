@@ -290,6 +290,21 @@ def test_failed_claim_is_taken_back_without_a_sweep(alone, database, placement_c
     assert placement_client.consumer(container.uuid) == Consumer({})
 
 
+def test_set_of_claims_is_written_together(alone, placement_client, names):
+    """The claim that Placement refuses is the only one that is refused."""
+    ledger_, written = alone.start(enforced=reporter.Enforced(wait=5, go_on=False))
+    claims = [(new_container(CONTEXT), Plan({0: CellShare(CpuSet(str(cpu)), 64)})) for cpu in range(3)]
+    with ledger_.claiming_many(claims[:2]) as refused:
+        assert refused == {} and written == [("POST", "/allocations")]
+        room = inventories(placement_client, names[0], 0)["MEMORY_MB"].capacity
+        others(placement_client, provider=cell_uuid(names[0], 0), MEMORY_MB=room - 4 * 64)
+        large = new_container(CONTEXT), Plan({0: CellShare(CpuSet("3"), 512)})
+        with ledger_.claiming_many([claims[2], large]) as refused:
+            assert refused.keys() == {large[0].uuid}
+            there = [bool(placement_client.consumer(each.uuid).allocations) for each, _ in (*claims, large)]
+            assert there == [True, True, True, False]
+
+
 def test_outage_costs_nothing_but_time(cloud, placement_client, placement_url, names, caplog):
     made = cloud(url=f"http://127.0.0.1:{free_port()}")
     kept, gone = (made.run(cpu=1.0, **DEDICATED) for _ in range(2))
