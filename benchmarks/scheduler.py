@@ -2,11 +2,14 @@
 """Speed and memory of the scheduler.
 
     python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--count N] [--curves FILE.png]
+        [--database URL]
 
 Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service``
 is the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs
 are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of
-Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run).
+Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run);
+``huge`` runs only if it is named: a cloud of 100,000 hosts and 2 million containers, from the start of a scheduler to
+its decisions, in SQLite or in the empty database ``--database URL``.
 ``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500). ``--curves``
 draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
@@ -26,12 +29,14 @@ from oslo_service import backend
 
 backend.init_backend(backend.BackendType.THREADING)  # before anything imports oslo.messaging
 
-from benchmarks.scheduling import core, curves, peers, service  # noqa: E402
+from benchmarks.scheduling import core, curves, huge, peers, service  # noqa: E402
 
 CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
 MEMORY_GOALS = {10000: "150"}
 SERVICE_GOALS = {1000: "250/s, p99 60 ms"}
 PARTS = ("core", "memory", "service", "peers")
+HUGE = 100_000
+HUGE_GOALS = {"start_seconds": "90", "rss_growth_mib": "1024", "p99_us": "3000"}
 
 
 def run_core(hosts: list[int], folder: str, decisions: int) -> list[dict[str, Any]]:
@@ -87,6 +92,25 @@ def run_peers(hosts: list[int]) -> list[dict[str, Any]]:
     return rows
 
 
+def run_huge(hosts: int, url: str, decisions: int) -> dict[str, Any]:
+    containers = huge.fill(url, hosts)
+    found = {"hosts": hosts, "containers": containers, **huge.measure(url, decisions)}
+    goals = HUGE_GOALS if hosts == HUGE else {}
+    print(f"\n{hosts} hosts, {containers} containers")
+    for name, words in (
+        ("start_seconds", "s until a scheduler has read them"),
+        ("start_cpu", "s of CPU time for that"),
+        ("rss_growth_mib", "MiB that the table takes"),
+        ("compare_cpu", "s of CPU time to compare all hosts, each with a new heartbeat"),
+    ):
+        print(f"{found[name]:>9.1f} {words}" + (f"   goal {goals[name]}" if name in goals else ""))
+    print(f"\n{'schedulers':>10} {'decisions/s':>12} {'p50 us':>8} {'p99 us':>8}   goal")
+    for count, row in found["decisions"].items():
+        figures = f"{row['per_second']:>12.0f} {row['p50_us']:>8.0f} {row['p99_us']:>8.0f}"
+        print(f"{count:>10} {figures}   {goals.get('p99_us', '')}")
+    return found
+
+
 def run_curves(target: Path, folder: str) -> dict[str, Any]:
     sizes = (100, 300, 1000, 3000, 10000)
     by_hosts = [{"hosts": n, **core.decisions(core.loaded(folder, n, 2, 32, 0.3)[0], 1000)} for n in sizes]
@@ -107,24 +131,29 @@ def _urls() -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--part", action="append", choices=PARTS)
-    parser.add_argument("--hosts", type=int, nargs="+", default=[1000, 10000])
+    parser.add_argument("--part", action="append", choices=(*PARTS, "huge"))
+    parser.add_argument("--hosts", type=int, nargs="+", help="1000 and 10000, and for huge 100000")
     parser.add_argument("--count", type=int)
     parser.add_argument("--conductor", action="store_true", help="service: hosts reach the database through one")
     parser.add_argument("--curves", type=Path)
+    parser.add_argument("--database", help="huge: URL of an empty database")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     parts = options.part or ([] if options.curves else PARTS)
+    hosts = options.hosts or [1000, 10000]
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if "core" in parts:
-            results["core"] = run_core(options.hosts, folder, options.count or 3000)
+            results["core"] = run_core(hosts, folder, options.count or 3000)
         if "memory" in parts:
-            results["memory"] = run_memory(max(options.hosts), folder)
+            results["memory"] = run_memory(max(hosts), folder)
         if "service" in parts:
-            results["service"] = run_service(options.hosts, options.count or 1500, options.conductor)
+            results["service"] = run_service(hosts, options.count or 1500, options.conductor)
         if "peers" in parts:
-            results["peers"] = run_peers(options.hosts)
+            results["peers"] = run_peers(hosts)
+        if "huge" in parts:
+            url = options.database or f"sqlite:///{folder}/huge.sqlite"
+            results["huge"] = run_huge(max(options.hosts or [HUGE]), url, options.count or 2000)
         if options.curves:
             results["curves"] = run_curves(options.curves, folder)
     if options.json:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import resource
 import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+from oslo_utils import timeutils
+
 from benchmarks.scheduling import clouds, core
 from zun.cmd import program
-from zun.db import session
+from zun.db import models, session
 from zun.scheduler.host_table import HostTable
 
 CELLS, CPUS, MEMORY_MIB = 2, 64, 262_144
@@ -20,12 +21,15 @@ CELLS, CPUS, MEMORY_MIB = 2, 64, 262_144
 KINDS = 2000
 """Hosts that differ in what they hold: far more than ``clouds.KINDS``, so that little is equal by chance."""
 
+SCHEDULERS = (1, 4, 16)
+"""Numbers of schedulers that divide the hosts."""
+
 
 def fill(url: str, hosts: int) -> int:
     """Write the cloud into the empty database ``url``. Return the number of containers."""
     session.configure(url)
     names = [f"host-{number:06}" for number in range(hosts)]
-    return clouds.fill(names, clouds.machine(CELLS, CPUS, MEMORY_MIB), different=KINDS)
+    return clouds.fill(names, clouds.machine(CELLS, CPUS, MEMORY_MIB), different=min(KINDS, hosts))
 
 
 def measure(url: str, decisions: int) -> dict[str, Any]:
@@ -45,11 +49,19 @@ def measure(url: str, decisions: int) -> dict[str, Any]:
 def _scheduler(url: str, decisions: int, answer: Connection) -> None:
     session.configure(url)
     program.collect_garbage_seldom()  # as the scheduler does
-    table = HostTable(booking_seconds=1e9, fresh_seconds=1e9)
+    table = HostTable(booking_seconds=1e9, fresh_seconds=0)
     before, wall, cpu = core.rss_mib(), time.perf_counter(), time.process_time()
     table.refresh()
     figures: dict[str, Any] = {"start_seconds": time.perf_counter() - wall, "start_cpu": time.process_time() - cpu}
-    figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
     gc.collect()
     figures["rss_growth_mib"] = core.rss_mib() - before
-    answer.send({**figures, **core.decisions(table, decisions)})
+    with session.writer() as connection:  # every host gives a sign of life
+        connection.execute(models.services.update().values(last_seen_up=timeutils.utcnow()))
+    cpu = time.process_time()
+    table.refresh()
+    figures["compare_cpu"] = time.process_time() - cpu
+    by_schedulers = {}
+    for count in SCHEDULERS:
+        own = None if count == 1 else slice(0, None, count)
+        by_schedulers[count] = core.decisions(table, decisions, own=own)
+    answer.send({**figures, "decisions": by_schedulers})

@@ -182,7 +182,7 @@ def generations(*, behind: int = 0, limit: int | None = None) -> dict[str, Gener
     statement = sa.select(table.c.hostname, table.c.id, table.c.generation, table.c.updated_at)
     statement = statement.where(table.c.id > behind).order_by(table.c.id).limit(limit)
     with session.reader() as connection:
-        return {name: Generation(*rest) for name, *rest in connection.execute(statement)}
+        return {name: Generation(*rest) for name, *rest in connection.execute(statement).all()}
 
 
 def sums_of_generations(together: int) -> dict[int, int]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks that need no services still run. They are tried with tiny sizes, and no time is looked at."""
 
-from zun.db import migration
+from benchmarks.scheduling import clouds
+from zun.db import containers, migration
 from zun.tests.benchmark import run
 
 
@@ -38,6 +39,20 @@ def test_scheduler(tmp_path):
     assert core["per_second"] > 0
     assert core["without_host"] < 50
     assert [(row["pinned"], row["containers"] > 0) for row in found["memory"]] == [(0.0, True), (0.3, True)]
+
+
+def test_scheduler_of_a_huge_cloud(tmp_path):
+    found = run("scheduler", tmp_path / "json", "--part", "huge", "--hosts", "16", "--count", "20")["huge"]
+    assert found["hosts"] == 16 and found["containers"] > 160
+    assert all(row["per_second"] > 0 and row["without_host"] < 20 for row in found["decisions"].values())
+
+
+def test_copied_hosts_hold_what_the_first_ones_hold(database):
+    names = [f"host-{number}" for number in range(5)]
+    count = clouds.fill(names, clouds.machine(), different=2)
+    held = {name: [row["cpuset"] for row in containers.claims([name])] for name in names}
+    assert held["host-0"] == held["host-2"] == held["host-4"] != held["host-1"] == held["host-3"]
+    assert count == sum(map(len, held.values())) == len({row["uuid"] for row in containers.claims()})
 
 
 def test_api(tmp_path):

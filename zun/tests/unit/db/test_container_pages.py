@@ -56,6 +56,12 @@ def test_a_page_of_every_project_is_read_in_order(plans, admin):
 
 
 @on_sqlite
+def test_claims_of_hosts_are_found_by_the_host(plans):
+    containers.claims(["h1", "h2"])
+    assert "ix_containers_host" in plans[-1]
+
+
+@on_sqlite
 def test_usage_is_added_up_without_reading_rows(plans):
     assert quotas.usage("demo")["containers"] == 15
     assert "COVERING INDEX ix_containers_project_id_id" in plans[-2]
