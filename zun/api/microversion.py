@@ -34,7 +34,7 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(49)
+MAX = v1(50)
 STRICT = v1(41)  # lists and health checks refuse names that they do not know
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
@@ -58,6 +58,7 @@ DEVICE_LINKS = v1(47)  # devices that GPU links join, of hosts and for container
 DEVICE_SHARES = v1(47)  # topology of a host shows how many containers may have each device, and how many have it
 MAP = v1(48)  # hosts show zone, aggregates, traits and free amounts; their topology sockets, and devices of claims
 MOVES = v1(49)  # containers are moved within their host: field movable, defragmentation
+SETS = v1(50)  # many containers of one request: fields count and set, and the sets that they make
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

@@ -75,6 +75,10 @@ class GroupNotFound(NotFound):
     msg_fmt = "Container group {group} could not be found. List them with 'openstack appcontainer group list'."
 
 
+class ContainerSetNotFound(NotFound):
+    msg_fmt = "Container set {set} could not be found. List them with 'openstack appcontainer set list'."
+
+
 class RegistryNotFound(NotFound):
     msg_fmt = "Registry {registry} could not be found. List them with 'openstack appcontainer registry list'."
 

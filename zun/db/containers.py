@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries of containers. Each function is one transaction."""
 
+import contextlib
 import datetime
 import enum
 import functools
@@ -107,27 +108,47 @@ def insert(
     limits. ``nets`` are the ports of the container and raise the errors of ``network_ports.allot``. Raises
     GroupNotFound, and ContainerAlreadyExists if another container in the scope ``unique`` has the name.
     """
-    quotas.make_chargeable(values["project_id"])
+    with adding([values], quota, {values["uuid"]: nets}, unique) as connection:
+        return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
+
+
+@contextlib.contextmanager
+def adding(
+    rows: Sequence[Mapping[str, Any]],
+    quota: Mapping[str, int] | None,
+    nets: Mapping[str, Sequence[network_ports.Wanted]],
+    unique: Scope | None,
+) -> Iterator[sa.Connection]:
+    """Give a connection in a transaction that has added containers of one project with equal requests.
+
+    ``nets`` are the ports of each container by its uuid. The errors are those of ``insert``; the project is charged for
+    all containers at once.
+    """
+    first = rows[0]
+    quotas.make_chargeable(first["project_id"])
     if unique is Scope.GLOBAL:
         quotas.make_chargeable(_NAMES_LOCK)
     with session.writer() as connection:
         if unique is Scope.GLOBAL:
             quotas.lock(connection, _NAMES_LOCK)  # first, as ``charge``: a query fixes MariaDB's snapshot
-        growth = {name: values.get(name) or 0 for name in ("cpu", "memory", "disk")}
-        growth["disk"] += values.get("volume_disk") or 0
-        growth |= {"containers": 1, "ports": len(values.get("exposed_ports") or ())}
-        growth |= quotas.devices_in(values.get("placement"))
-        quotas.grow(connection, values["project_id"], growth, quota)
+        growth = {name: first.get(name) or 0 for name in ("cpu", "memory", "disk")}
+        growth["disk"] += first.get("volume_disk") or 0
+        growth |= {"containers": 1, "ports": len(first.get("exposed_ports") or ())}
+        growth |= quotas.devices_in(first.get("placement"))
+        quotas.grow(connection, first["project_id"], {name: len(rows) * each for name, each in growth.items()}, quota)
         if unique is not None:
-            _check_name(connection, values["name"], unique, values["project_id"], values["uuid"])
-        if values.get("registry_id") is not None:
-            registries.hold(connection, values["registry_id"])
-        if values.get("group_uuid"):
-            groups.lock(connection, values["group_uuid"])
-        counts = {"port_count": growth["ports"], "device_count": quotas.device_count(values.get("placement"))}
-        connection.execute(_INSERT, {**values, **counts, "created_at": timeutils.utcnow()})
-        network_ports.allot(connection, values["uuid"], nets)
-        return session.rows(connection, _WHOLE, {"this_uuid": values["uuid"]})[0]
+            for row in rows:
+                _check_name(connection, row["name"], unique, row["project_id"], row["uuid"])
+        if first.get("registry_id") is not None:
+            registries.hold(connection, first["registry_id"])
+        if first.get("group_uuid"):
+            groups.lock(connection, first["group_uuid"])
+        counts = {"port_count": growth["ports"], "device_count": quotas.device_count(first.get("placement"))}
+        now = timeutils.utcnow()
+        connection.execute(_INSERT, [{**row, **counts, "created_at": now} for row in rows])
+        for row in rows:
+            network_ports.allot(connection, row["uuid"], nets.get(row["uuid"], ()))
+        yield connection
 
 
 @session.retry

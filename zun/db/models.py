@@ -20,7 +20,7 @@ from zun.db import column_types
 from zun.db.column_types import Id, text
 from zun.nouns.cloud import Action, Aggregate, Event, Host, Service
 from zun.nouns.container import Container
-from zun.nouns.owned import Group, Image, Network, NetworkPort, Registry, Volume
+from zun.nouns.owned import ContainerSet, Group, Image, Network, NetworkPort, Registry, Volume
 from zun.topology.ranges import MALFORMED
 
 LOG = logging.getLogger(__name__)
@@ -281,6 +281,7 @@ containers = _table(
     sa.Column("port_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of exposed_ports
     sa.Column("withheld_cpu", sa.Integer, nullable=False, default=0, server_default="0"),  # CPUs kept idle by the claim
     sa.Column("device_count", sa.Integer, nullable=False, default=0, server_default="0"),  # of placement
+    sa.Column("set_index", sa.Integer),  # the number of a member in its set, from 0
     # Grows with each UPDATE of the row, whichever function sends it. Together with the id it is of one content only: it
     # begins at random, as SQLite gives the id of a deleted row to the next one.
     sa.Column(
@@ -303,7 +304,10 @@ containers = _table(
     sa.Index("ix_containers_group_uuid", "group_uuid"),
     sa.Index("ix_containers_capsule_uuid", "capsule_uuid"),
     sa.Index("ix_containers_status", "status"),
+    sa.Index("ix_containers_set_uuid", "set_uuid", "set_index"),
 )
+
+container_sets = _table("container_sets", ContainerSet, sa.Index("ix_container_sets_project_id", "project_id", "name"))
 
 container_groups = _table("container_groups", Group, sa.UniqueConstraint("project_id", "name"))
 

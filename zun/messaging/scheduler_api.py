@@ -14,6 +14,8 @@ from zun.messaging.releases import Release
 from zun.objects import Container
 
 VERSION = "1.0"
+SETS = "1.4"
+"""The version since which schedulers place sets."""
 
 TOGETHER_SECONDS = 0.01
 """Time that a claim waits for others, to be sent in one message. The delay is harmless, because the scheduler has
@@ -60,6 +62,17 @@ class SchedulerAPI:
         """Cast: find a host for an accepted container and hand it over. ``tried`` are hosts that it does not get."""
         more = {} if tried is None else {"tried": dict(tried)}
         self._client.cast(context, "create", container=container, **more)
+
+    def check_sets(self) -> None:
+        """Raise Conflict if the pin is of a release whose schedulers know no sets. Since version 1.4."""
+        if not self._client.can_send(SETS):
+            raise exceptions.Conflict(
+                "Schedulers of the release before place no sets. Upgrade them, and remove [upgrade_levels] scheduler."
+            )
+
+    def create_set(self, context: RequestContext, uuid: str) -> None:
+        """Cast: find hosts for the waiting members of a set and hand them over. Since version 1.4."""
+        self._client.prepare(version=SETS).cast(context, "create_set", uuid=uuid)
 
     def hand_over(
         self, context: RequestContext, container: Container, *, to: str, tried: Mapping[str, str], passed: Sequence[str]

@@ -149,6 +149,7 @@ class Container(Noun):
         Asked(since=49),
         Shown(since=49),
     ]
+    set_uuid: Annotated[str | None, "The set that it is a member of.", _ID, Shown(since=50), Sent("1.7")]
     links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, OPTIONAL, Shown()]
 
     kind: Annotated[str, "Whether it is a container, a capsule or a member of one.", Text(16), SERVER_DEFAULT] = (

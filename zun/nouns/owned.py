@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nouns of a project beside containers: groups, images, networks and their ports, registries, volumes."""
+"""The nouns of a project beside containers: groups, sets, images, networks and their ports, registries, volumes."""
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from zun.nouns import (
     KEY,
     LINKS,
     OPTIONAL,
+    PROSE,
     SECRET,
     SERVER_DEFAULT,
     UNIQUE,
@@ -40,6 +41,29 @@ class Group(Noun):
     members: Annotated[list[str], "The uuids of its containers, oldest first.", UNSTORED, Shown()]
     created_at: Annotated[datetime.datetime | None, "When it was created.", WRITTEN, Shown()]
     updated_at: Annotated[datetime.datetime | None, "When it was changed last.", Shown()]
+
+
+class ContainerSet(Noun):
+    """A set of equal containers, which were asked for and placed together."""
+
+    id: Annotated[int, KEY, UNSENT]
+    uuid: Annotated[str, "The id, which the service gives.", UUID, UNIQUE, Shown()]
+    links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, Shown()]
+    name: Annotated[str, "The name; its members are called NAME-0, NAME-1 and so on.", _NAME, Shown()]
+    project_id: Annotated[str, "The project that it belongs to.", _NAME, Shown()]
+    user_id: Annotated[str | None, "The user who created it.", _NAME, UNSENT, Shown()]
+    count: Annotated[int, "How many members were asked for.", UNSENT, Shown()]
+    min_count: Annotated[int, "How many members must find a place; with fewer, none is placed.", UNSENT, Shown()]
+    rules: Annotated[
+        dict[str, Any], "spread, pack and max_per_host: which hosts and cells members may share.", UNSENT, Shown()
+    ]
+    status_reason: Annotated[str | None, "Why members have no place.", PROSE, UNSENT, Shown()]
+    members: Annotated[
+        list[dict[str, Any]], "The uuid, name and status of its containers, by number.", UNSTORED, Shown()
+    ]
+    created_at: Annotated[datetime.datetime | None, "When it was created.", WRITTEN, UNSENT, Shown()]
+    updated_at: Annotated[datetime.datetime | None, "When it was changed last.", UNSENT, Shown()]
+    template: Annotated[dict[str, Any], "The fields of a member, with which lost members are replaced.", UNSENT]
 
 
 class Volume(Noun):

@@ -58,8 +58,8 @@ class Container(nouns.Container, base.ZunObject):
     - ``request`` has the other fields for the scheduler, for example hints and ``availability_zone``.
     """
 
-    VERSION = "1.6"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
-    # 1.5: evacuated, 1.6: depart
+    VERSION = "1.7"  # 1.1: restore, 1.2: capabilities, 1.3: permit of save_claim, 1.4: save_healing
+    # 1.5: evacuated, 1.6: depart, 1.7: set_uuid
 
     @base.remotable
     def create(

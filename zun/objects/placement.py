@@ -18,6 +18,8 @@ PERMIT_KEY = "permit"
 """The member of a claim's limits that brings the scheduler's permit (``zun.db.permits``) to the host."""
 ATTEMPT_KEY = "attempt"
 """The member that brings the permit to refuse the claim."""
+EXACT_KEY = "exact"
+"""The member that says that the host carries out the plan as it is or refuses, and makes no other plan."""
 
 #: Field of PlacementRequest -> field of the API.
 ASKED_AS: Mapping[str, str] = {

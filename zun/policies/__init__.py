@@ -19,6 +19,7 @@ from zun.policies import (
     registries,
     roles,
     services,
+    sets,
     volumes,
 )
 
@@ -28,6 +29,7 @@ NOUNS = (
     container_actions,
     capsules,
     groups,
+    sets,
     images,
     networks,
     hosts,

@@ -27,6 +27,9 @@ class Bookings:
     def __contains__(self, uuid: str) -> bool:
         return uuid in self._bookings
 
+    def find(self, uuid: str) -> Booking | None:
+        return self._bookings.get(uuid)
+
     def add(self, uuid: str, hostname: str, held: Held) -> None:
         """Add a booking. The container must not have one yet."""
         self._bookings[uuid] = Booking(hostname, held, self._clock() + self._seconds)

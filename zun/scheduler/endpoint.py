@@ -39,6 +39,7 @@ from zun.scheduler.host_table import HostTable
 from zun.scheduler.peers import Peers
 from zun.scheduler.rearranger import Rearranger
 from zun.scheduler.request_spec import RequestSpec
+from zun.scheduler.set_placer import SetPlacer
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class SchedulerEndpoint:
     drawn among the best ``host_subset_size`` hosts.
     """
 
-    target = oslo_messaging.Target(version="1.3")
+    target = oslo_messaging.Target(version="1.4")
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class SchedulerEndpoint:
         self._draw = draw
         self._permits = Permits()
         self._departures = Departures(compute_api, lambda context, container: self._place(context, container, {}, ()))
+        self._sets = SetPlacer(table, self._filters, host_weighers, compute_api, self._permits, _group)
         self._rearranger = rearranger or Rearranger(table, self._filters, compute_api)
 
     def create(
@@ -110,6 +112,10 @@ class SchedulerEndpoint:
         ``passed`` are the schedulers that handed the request on, because another scheduler kept the best host.
         """
         self._place(context, container, tried or {}, (), passed)
+
+    def create_set(self, context: RequestContext, *, uuid: str) -> None:
+        """Cast: find hosts for the waiting members of a set and send them there, or set them to Error."""
+        self._sets.place(context, uuid)
 
     @rpc.quick
     def scheduler_seen(self, context: RequestContext, *, name: str, leaving: bool) -> None:
@@ -148,6 +154,9 @@ class SchedulerEndpoint:
         if len(tried) >= self._max_attempts:
             message = f"No valid host was found: {len(tried)} hosts refused. {_reasons(tried)}"
             why = explain.refused_claims(RequestSpec.of(container, tried), tried, message)
+            if container.set_uuid is not None:
+                self._sets.give_up(context, container, message, why.record)
+                return
             self._fail(context, container.uuid, why)
         else:
             self._place(context, container, tried, alternates)
@@ -278,10 +287,14 @@ class SchedulerEndpoint:
     def sweep(self, lost_after: float) -> None:
         """Schedule lost containers again: accepted, without a host, and not touched for ``lost_after`` seconds."""
         now = timeutils.utcnow()
+        lost_sets: dict[str, None] = {}
         for row in db.unplaced():
             touched = row["updated_at"] or row["created_at"]
             # A time in the future means that the clock was set back, so compare the difference in both directions.
             if abs(now - touched) < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
+                continue
+            if row["set_uuid"] is not None:
+                lost_sets[row["set_uuid"]] = None
                 continue
             # The first scheduler to touch the row schedules the container; the others see a changed updated_at.
             if db.update_if(row["uuid"], {"host": None, "updated_at": row["updated_at"]}, {}):
@@ -300,6 +313,8 @@ class SchedulerEndpoint:
                     raise
                 except Exception:  # the next container is looked at, whatever is wrong with this one
                     LOG.exception("Container %s could not be scheduled again", row["uuid"])
+        for uuid in lost_sets:
+            self._sets.place_lost(uuid, lost_after)
 
     def abandon(self) -> None:
         """Delete containers that wait for deletion without a host, or by a host without a compute service.
@@ -347,6 +362,9 @@ class SchedulerEndpoint:
         *,
         may_hand_over: bool = True,
     ) -> None:
+        if container.set_uuid is not None:
+            self._sets.place(context, container.set_uuid, tried)
+            return
         try:
             spec = RequestSpec.of(container, tried, group=_group(container))
         except bounds.MALFORMED as exc:  # the row was edited by hand

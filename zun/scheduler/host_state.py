@@ -14,7 +14,8 @@ from zun.objects import allocation_ratios
 from zun.objects.placement import disk_promised, shared_cpus_left, shared_memory_left
 from zun.scheduler.packing import Shape, shapes
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
-from zun.topology.cpuset import NO_CPUS
+from zun.topology import together as many
+from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import DevicePolicy, DeviceRequest
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
@@ -119,6 +120,11 @@ class KeptAnswers(Protocol):
     def answer(self, host: "HostState", request: PlacementRequest) -> Answer | Refusal:
         """Return what ``answer`` returns, which may have been computed for an equal host."""
 
+    def together(
+        self, host: "HostState", request: PlacementRequest, most: int, apart: CpuSet | None
+    ) -> tuple[Answer, ...]:
+        """Return what ``together`` returns, which may have been computed for an equal host."""
+
 
 @dataclass(frozen=True)
 class HostState:
@@ -169,6 +175,12 @@ class HostState:
     def answer(self, request: PlacementRequest) -> Answer | Refusal:
         """Return the exact answer to ``request``."""
         return answer(self, request) if self.kept is None else self.kept.answer(self, request)
+
+    def together(self, request: PlacementRequest, most: int, apart: CpuSet | None = None) -> tuple[Answer, ...]:
+        """Return the exact answers for up to ``most`` containers that ask for the same; see ``topology.together``."""
+        return together(self, request, most, apart) if self.kept is None else self.kept.together(
+            self, request, most, apart
+        )
 
     @cached_property
     def room(self) -> Room:
@@ -296,3 +308,8 @@ def answer(host: HostState, request: PlacementRequest) -> Answer | Refusal:
     """Return the exact answer of ``host`` to ``request``. Nothing is kept."""
     found = plan(host.topology, host.usage, request)
     return found if isinstance(found, Refusal) else Answer(found)
+
+
+def together(host: HostState, request: PlacementRequest, most: int, apart: CpuSet | None) -> tuple[Answer, ...]:
+    """Return the exact answers of ``host`` for up to ``most`` equal requests, each beside those before it."""
+    return tuple(Answer(each) for each in many.together(host.topology, host.usage, request, most, apart=apart))

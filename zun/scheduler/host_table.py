@@ -121,14 +121,32 @@ class HostTable:
 
         ``choose`` must not keep the hosts after its return, because they change then.
         """
+
+        def choices(hosts: Columns) -> list[tuple[str, str, Held]]:
+            choice = choose(hosts)
+            return [] if choice is None else [(uuid, *choice)]
+
+        self.choose_and_book_all([uuid], choices)
+
+    def choose_and_book_all(
+        self, uuids: Collection[str], choose: Callable[[Columns], Sequence[tuple[str, str, Held]]]
+    ) -> None:
+        """Like ``choose_and_book`` for containers that are placed together: ``choose`` picks the uuids it places."""
         with self._lock:
-            self._unbook(uuid)
+            for uuid in uuids:
+                self._unbook(uuid)
             self._drop_old_bookings()
-            choice = choose(self._hosts)
-            if choice is not None:
-                hostname, held = choice[0], self._plans.held(choice[1])
-                self._bookings.add(uuid, hostname, held)
-                self._put(hostname, uuid, held)
+            for uuid, hostname, held in choose(self._hosts):
+                kept = self._plans.held(held)
+                self._bookings.add(uuid, hostname, kept)
+                self._put(hostname, uuid, kept)
+
+    def booked(self, uuids: Collection[str]) -> dict[str, tuple[str, Held]]:
+        """Return the host and the resources that this scheduler has booked for each of the containers."""
+        with self._lock:
+            self._drop_old_bookings()
+            found = ((uuid, self._bookings.find(uuid)) for uuid in uuids)
+            return {uuid: (booking.hostname, booking.held) for uuid, booking in found if booking is not None}
 
     def unbook(self, uuid: str) -> None:
         """Drop the booking of the container, because its host refused the container."""

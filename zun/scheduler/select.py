@@ -79,7 +79,7 @@ def select(
     """
     table = hosts if isinstance(hosts, Columns) else Columns(hosts)
     spec = informed(spec, table)
-    admitted, verdicts = _admitted(table, spec, filters)
+    admitted, verdicts = admitted_by(table, spec, filters)
     limiting = [each for each in filters if type(each).limits is not HostFilter.limits]
     choices: list[Choice] = []
     refused: dict[str, Rejection] = {}
@@ -119,7 +119,7 @@ def informed(spec: RequestSpec, table: Columns) -> RequestSpec:
     return replace(spec, group=group, pools_used=table.pools_used)
 
 
-def _admitted(
+def admitted_by(
     table: Columns, spec: RequestSpec, filters: Sequence[HostFilter]
 ) -> tuple[Bools, list[tuple[HostFilter, Bools]]]:
     """Return the hosts that pass every filter, and for each filter that dropped any host the hosts that it admits.

@@ -159,7 +159,8 @@ class _Search:
         if any(node in closed for node, _ in way):
             return None
         self._steps += 1
-        used, kept = {node: self._cells[node] for node, _ in way}, ()
+        used = {node: self._cells[node] for node, _ in way}
+        kept: tuple[tuple[int, int], ...] = ()
         if not self._equal:  # leave each cell no more than its part, because ``plan`` chooses which cell gives which
             used = {node: self._of_part(usage, node, *part) for node, part in way}
             kept = self._beside_parts(usage, way)

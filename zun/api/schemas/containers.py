@@ -11,6 +11,7 @@ from zun.api.microversion import Version, v1
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.api.settings import Settings
 from zun.common import processes, subnets
+from zun.common.sets import MOST_MEMBERS
 from zun.nouns import Member
 from zun.nouns.container import Container
 from zun.policies.containers import CAPABILITIES
@@ -188,6 +189,20 @@ _CAPABILITIES = Field(
     lambda value: None if value is None else sorted(set(value)),
 )
 _BOOLEAN = Field({"type": ["boolean", "null"]})
+_DOMAIN = {"type": "string", "minLength": 1, "maxLength": 255}
+_SET = Field(
+    {
+        "type": ["object", "null"],
+        "properties": {
+            "min_count": {"type": "integer", "minimum": 1, "maximum": MOST_MEMBERS},
+            "spread": {**_DOMAIN, "description": "none, cell, host, or a property of aggregates, for example rack"},
+            "pack": {**_DOMAIN, "description": "none, host, or a property of aggregates, for example rack"},
+            "max_per_host": {"type": "integer", "minimum": 1, "maximum": MOST_MEMBERS},
+        },
+        "additionalProperties": False,
+        "description": "rules of the set that count makes",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +246,8 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("mounts", _MOUNTS),
         _Row("healthcheck", scalars.bounded("healthcheck", scalars.OBJECT)),
         _Row("registry", _REGISTRY),
+        _Row("count", scalars.whole(1, MOST_MEMBERS), since=microversion.SETS),
+        _Row("set", _SET, since=microversion.SETS),
     ]
     known = {row.name for row in rows}
     return [*rows, *(_Row(each.name, _form(each)) for each in ASKED if each.name not in known)]

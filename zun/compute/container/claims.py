@@ -10,6 +10,7 @@ from typing import Any, Self
 from zun.common import exceptions
 from zun.objects.placement import (
     CPU_RATIO_KEY,
+    EXACT_KEY,
     RAM_RATIO_KEY,
     memory_used,
     shared_cpus_left,
@@ -58,7 +59,8 @@ class Claim:
     last change. ``limits['cpu_allocation_ratio']`` and ``limits['ram_allocation_ratio']``, which aggregates name, are
     bounds: a message never raises a ratio, see ``ComputeNodeTracker.container_claim``. ``memory`` (MiB), ``cpu`` and
     ``disk`` (GiB) bound what may be promised of the whole host: schedulers of earlier releases send them, and filters
-    of an operator's own may.
+    of an operator's own may. With ``limits['exact']`` the plan of ``cpuset`` is carried out as it is or refused: the
+    rules of a set may allow no other one.
 
     As a context manager it gives everything back when the work inside raises one of our own errors. After any other
     nobody knows whether it was committed: it stays until it is compared with the row. ``abort`` gives back by hand.
@@ -105,7 +107,7 @@ class Claim:
         ]
         if request.dedicated and not self._resources.enable_cpu_pinning:
             reasons.append("the host takes no dedicated containers ([compute] enable_cpu_pinning)")
-        settled = self._settled(proposed)
+        settled = self._settled(proposed, exact=bool(limits.get(EXACT_KEY)))
         reasons += self._test_ratios(settled, limits.get(CPU_RATIO_KEY), limits.get(RAM_RATIO_KEY))
         if isinstance(settled, Refusal):
             reasons.append(settled.message)
@@ -115,12 +117,14 @@ class Claim:
         devices = tuple(map(topology.device_view.described, settled.devices))
         return replace(settled, generation=self._resources.generation, devices=devices)
 
-    def _settled(self, proposed: Plan | None) -> Plan | Refusal:
+    def _settled(self, proposed: Plan | None, *, exact: bool) -> Plan | Refusal:
         """Return ``proposed`` if free, with devices that serve the request, else the host's own plan."""
         topology, usage, request = self._resources.topology, self._resources.usage, self._wanted.request
         if proposed is None:
             return plan(topology, usage, request)
         problem = usage.fits(topology, proposed)
+        if exact and problem is not None:
+            return problem
         if not request.devices:
             if problem is not None and proposed.devices:
                 return problem  # planned anew, the container would have none of its devices

@@ -17,6 +17,7 @@ from zun.api.controllers.v1.quota_classes import QuotaClasses
 from zun.api.controllers.v1.quotas import Quotas
 from zun.api.controllers.v1.registries import Registries
 from zun.api.controllers.v1.services import Services
+from zun.api.controllers.v1.sets import Sets
 from zun.api.controllers.v1.volumes import Volumes
 
 NOUNS = (
@@ -25,6 +26,7 @@ NOUNS = (
     ContainerActions,
     Capsules,
     Groups,
+    Sets,
     Images,
     Networks,
     Hosts,

@@ -14,6 +14,7 @@ from oslo_utils import timeutils, uuidutils
 from zun.api import all_projects, creation, devices, microversion, paging
 from zun.api.controllers.v1 import host_up, one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
+from zun.api.controllers.v1.set_members import SetMembers
 from zun.api.controllers.v1.sub_actions import SubActions
 from zun.api.microversion import v1
 from zun.api.parsing import whole_number
@@ -23,10 +24,13 @@ from zun.api.schemas import Field
 from zun.api.schemas import containers as schemas
 from zun.api.views import containers as views
 from zun.common import exceptions, states
+from zun.common.sets import CELL, SetRules
 from zun.common.states import Status
 from zun.db import containers as db
 from zun.db import network_ports as db_ports
+from zun.db import sets as db_sets
 from zun.objects import Container
+from zun.topology import CPUPolicy
 
 NOUN = views.NOUN
 STOP_BEFORE_DELETE_SECONDS = 10
@@ -48,6 +52,7 @@ class Containers:
         self._volumes = dependencies.volumes
         self._create_schemas = schemas.create(dependencies.settings)
         self._update_schema = schemas.update(dependencies.settings)
+        self._members = SetMembers(dependencies)
         self._sub_actions = SubActions(dependencies)
         self._random = random.Random()
 
@@ -109,6 +114,8 @@ class Containers:
     def create(self, call: Call) -> Answer:
         run = schemas.CREATE_QUERY(call.query).get("run", False)
         given = self._create_schemas[call.version](call.body)
+        if given.get("set") is not None and given.get("count") is None:
+            raise exceptions.InvalidValue("set: rules of a set need count, the number of its members. Send it too.")
         call.access.require("container:create")
         fields = requested.fields(
             call, given, run=run, settings=self._settings, service=self._images, volumes=self._volumes
@@ -117,6 +124,8 @@ class Containers:
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)
         fields.setdefault("name", creation.generated_name(self._random))
         fields["security_groups"] = self._networks.security_groups(call.context, given.get("security_groups"))
+        if given.get("count") is not None:
+            return self._create_set(call, given, fields)
         uuid = fields["uuid"] = uuidutils.generate_uuid()
         try:
             with self._networks.group_of(call.context, uuid, fields["exposed_ports"] or ()) as own_group:
@@ -134,6 +143,41 @@ class Containers:
         with one_container.creation_recorded(call, container):
             one_container.schedule(self._scheduler, call.context, container)
         return Answer(one_container.shown(container, call, fresh=True), created=container.uuid)
+
+    def _create_set(self, call: Call, given: Mapping[str, Any], fields: Mapping[str, Any]) -> Answer:
+        """Write a set and its members, and answer with the first member."""
+        self._members.check(given)
+        try:
+            rules = SetRules.of(given["count"], given.get("set") or {})
+        except ValueError as exc:
+            raise exceptions.InvalidValue(f"{exc}.") from None
+        if rules.spread == CELL and fields["cpu_policy"] == CPUPolicy.SHARED:
+            raise exceptions.InvalidValue(
+                "set.spread cell is for containers with CPUs of their own: send cpu_policy dedicated, or spread host."
+            )
+        uuid, name = uuidutils.generate_uuid(), fields["name"]
+        template = {
+            "fields": {field: value for field, value in fields.items() if field != "name"},
+            "nets": given.get("nets"),
+        }
+        values = {
+            **call.access.own,
+            "uuid": uuid,
+            "name": name,
+            "count": rules.count,
+            "min_count": rules.min_count,
+            "rules": rules.to_dict(),
+            "template": template,
+        }
+        try:
+            with self._members.made(call, template, uuid, name, range(rules.count)) as (rows, ports):
+                settings = self._settings
+                db_sets.insert(values, rows, one_container.who(call), settings.quota, ports, settings.unique_names)
+        except exceptions.GroupNotFound:  # deleted since it was looked up
+            raise requested.no_group(fields["group_uuid"]) from None
+        self._members.schedule(call, uuid, [row["uuid"] for row in rows])
+        first = Container.get_by_uuid(call.context, rows[0]["uuid"])
+        return Answer(one_container.shown(first, call, fresh=True), created=first.uuid)
 
     def _insert(self, container: Container, wanted: Sequence[Mapping[str, Any]], *, may_rename: bool) -> None:
         """Write the row. ``may_rename``: its name is ours, and there are few such names."""

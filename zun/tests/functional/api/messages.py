@@ -24,6 +24,14 @@ class SchedulerMessages:
             raise self.failure
         self.sent.append(("create", container.uuid))
 
+    def check_sets(self) -> None:
+        """Do nothing: there is no pin."""
+
+    def create_set(self, context: RequestContext, uuid: str) -> None:
+        if self.failure:
+            raise self.failure
+        self.sent.append(("create_set", uuid))
+
     def dry_run(self, context: RequestContext, container: Container, *, count: int) -> dict[str, Any]:
         if self.failure:
             raise self.failure

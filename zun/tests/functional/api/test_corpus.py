@@ -91,6 +91,7 @@ MADE: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "containers/dedicated/commit?repository=kept&tag=1", {}),
     ("POST", "containers/dedicated/resize_container", {"cpu": 3}),
     ("POST", "capsules", CAPSULE),
+    ("POST", "containers", {**RUN, "name": "many", "cpu": 1, "count": 1, "set": {"spread": "host"}}),
     ("POST", "placement/dry_run", {"memory": 64, "cpu": 2, "cpu_policy": "dedicated", "count": 3}),
     ("POST", "placement/capacity", {"memory": 64, "cpu": 2, "cpu_policy": "dedicated"}),
 )
@@ -100,6 +101,7 @@ NAMED = {
     "ident": "dedicated",
     "capsule": "pod",
     "group": "apart",
+    "set": "many",
     "network": "front",
     "host": "one",
     "aggregate": "racks",

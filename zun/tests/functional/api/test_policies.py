@@ -9,7 +9,7 @@ from zun.common.subnets import Pool
 from zun.db import aggregates, capsules, groups, images, network_ports, networks, registries
 from zun.policies.containers import CAPABILITIES
 from zun.tests.functional.api.samples import RECORD
-from zun.tests.unit.db.rows import explained, held_volume
+from zun.tests.unit.db.rows import explained, held_set, held_volume
 
 CREATE = {"image": "demo"}
 CAPSULE = {"name": "", "image": "pause", "cpu": 1.0, "cpu_policy": "shared", "memory": 64, "user_id": None}
@@ -89,6 +89,14 @@ USES = {
     "group:get": ("GET", "/v1/groups/{g}", None),
     "group:create": ("POST", "/v1/groups", {"name": "another", "policy": "affinity"}),
     "group:delete": ("DELETE", "/v1/groups/{g}", None),
+    "set:get_all": ("GET", "/v1/sets", None),
+    "set:get_all_all_projects": ("GET", "/v1/sets?all_projects=1", None),
+    "set:get": ("GET", "/v1/sets/{m}", None),
+    "set:start": ("POST", "/v1/sets/{m}/start", None),
+    "set:stop": ("POST", "/v1/sets/{m}/stop", None),
+    "set:replace": ("POST", "/v1/sets/{m}/replace", None),
+    "set:delete": ("DELETE", "/v1/sets/{m}?stop=1", None),
+    "set:delete_all_projects": ("DELETE", "/v1/sets/{m}?stop=1&all_projects=1", None),
     "aggregate:get_all": ("GET", "/v1/aggregates", None),
     "aggregate:get": ("GET", "/v1/aggregates/{a}", None),
     "aggregate:create": ("POST", "/v1/aggregates", {"name": "another"}),
@@ -181,6 +189,8 @@ def volume(name):
 def version_for(rule):
     if rule.startswith("container:create:capability:"):
         return "1.46"
+    if rule.startswith("set:"):
+        return "1.50"
     if rule.startswith("volume:"):
         return "1.43"
     return "1.42" if rule.startswith(("group:", "aggregate:", "network:")) else WINDOWS.get(rule, "1.40")
@@ -205,6 +215,7 @@ def test_each_rule_at_its_place(with_rules, placed, host_up, host_row, rule):
             "i": images.insert({**owner, "host": "host-1", "repo": check, "tag": "latest"})["uuid"],
             "r": registries.insert({**owner, "user_id": "alice", "domain": "d"})["uuid"],
             "g": groups.insert(group)["uuid"],
+            "m": held_set("demo", f"set-{refused}"),
             "k": capsules.insert({**CAPSULE, **owner, "uuid": uuidutils.generate_uuid()}, [])["uuid"],
             "a": aggregates.insert(f"empty-{refused}", {})["uuid"],
             "h": aggregates.insert(f"aggregate-{refused}", {})["uuid"],

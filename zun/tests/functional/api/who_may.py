@@ -28,7 +28,7 @@ from zun.db import (
     registries,
 )
 from zun.tests.functional.api.client import Reply
-from zun.tests.unit.db.rows import explained, held_volume
+from zun.tests.unit.db.rows import explained, held_set, held_volume
 
 PEOPLE = ("stranger", "reader", "member", "admin")
 PROJECTS = {"stranger": "other", "reader": "demo", "member": "demo", "admin": "operators"}
@@ -180,6 +180,16 @@ CASES: dict[str, Sequence[Case]] = {
     "POST groups": (Case((201, 403, 201, 201), body={"name": "web", "policy": "affinity"}),),
     "GET groups/{group}": (look(),),
     "DELETE groups/{group}": (act(204),),
+    "GET sets": (Case((200, 200, 200, 200)), administer(query="all_projects=1")),
+    "GET sets/{set}": (look(),),
+    "POST sets/{set}/start": (act(),),
+    "POST sets/{set}/stop": (act(),),
+    "POST sets/{set}/replace": (act(),),
+    "DELETE sets/{set}": (
+        act(204, query="stop=1"),
+        Case((404, 403, 403, 204), query="force=1"),
+        Case((403, 403, 403, 204), query="stop=1&all_projects=1"),
+    ),
     "GET aggregates": (administer(),),
     "POST aggregates": (Case((403, 403, 403, 201), body={"name": "fast"}),),
     "GET aggregates/{aggregate}": (administer(),),
@@ -235,6 +245,8 @@ def _names(route: Route, ident: str) -> dict[str, str]:
     if "{group}" in path:
         values = {"name": f"group-{number}", "project_id": owner, "policy": "affinity", "rules": {}}
         names["group"] = groups.insert(values)["uuid"]
+    elif "{set}" in path:
+        names["set"] = held_set(owner, f"set-{number}")
     elif "{capsule}" in path:
         values = {**CAPSULE_ROW, "uuid": uuidutils.generate_uuid(), "name": f"capsule-{number}", "project_id": owner}
         names["capsule"] = capsules.insert(values, [])["uuid"]

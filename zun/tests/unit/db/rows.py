@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import sqlalchemy as sa
 from oslo_utils import uuidutils
 
-from zun.db import compute_nodes, containers, explanations, groups, models, session, volumes
+from zun.db import compute_nodes, containers, explanations, groups, models, session, sets, volumes
 
 _numbers = itertools.count(1)
 
@@ -47,6 +47,40 @@ def values(**fields):
 def container(**fields):
     """A container in the database; gives its row."""
     return containers.insert(values(**fields))
+
+
+SET_WHO = {"request_id": "req-1", "user_id": "alice", "project_id": "demo", "client_address": None}
+
+
+def a_set(*statuses, project_id="demo", name=None, count=None, min_count=None, host="host-1", **fields):
+    """A set whose members have these statuses, on ``host`` unless they are Creating; gives its row and theirs."""
+    name = name or f"set-{next(_numbers)}"
+    uuid = uuidutils.generate_uuid()
+    template = {"nets": None, "fields": {**values(project_id=project_id), "exposed_ports": None, "mounts": None}}
+    template["fields"] |= {"security_groups": None}
+    for key in ("uuid", "name", "project_id"):
+        del template["fields"][key]
+    row = {"uuid": uuid, "project_id": project_id, "user_id": "alice", "name": name, "rules": {}, "template": template}
+    row |= {"count": count or len(statuses), "min_count": min_count or count or len(statuses)}
+    members = [
+        values(
+            name=f"{name}-{number}",
+            project_id=project_id,
+            status=status,
+            host=None if status == "Creating" else host,
+            set_uuid=uuid,
+            set_index=number,
+            **fields,
+        )
+        for number, status in enumerate(statuses)
+    ]
+    made = sets.insert(row, members, {**SET_WHO, "project_id": project_id})
+    return made, sets.members(uuid)
+
+
+def held_set(project_id, name):
+    """A set of which one member runs, one is stopped and one is lost; gives its uuid."""
+    return a_set("Running", "Stopped", project_id=project_id, name=name, count=3)[0]["uuid"]
 
 
 def page(context, names=(), **wanted):

@@ -96,6 +96,7 @@ def test_what_must_be_there_once_is_there_once_after_a_migration():
     assert unique == {
         "compute_nodes": {("uuid",), ("hostname",)},
         "containers": {("uuid",)},
+        "container_sets": {("uuid",)},
         "container_groups": {("uuid",), ("project_id", "name")},
         "aggregates": {("uuid",), ("name",)},
         "explanations": set(),
