@@ -20,7 +20,19 @@ from zunclient.osc.v1 import containers
 
 from zun import nouns
 from zun.nouns.container import Container
-from zun.osc import ended, explanation, filtered, healthcheck, mounts, placement, tables, terminal, versions, waiting
+from zun.osc import (
+    ended,
+    explanation,
+    filtered,
+    healthcheck,
+    mounts,
+    placement,
+    sets,
+    tables,
+    terminal,
+    versions,
+    waiting,
+)
 from zun.osc.pairs import pairs
 
 _NEWER = {
@@ -56,6 +68,11 @@ def _asked(client: Any, parsed_args: argparse.Namespace, more: Mapping[str, Any]
         if (value := getattr(parsed_args, name)) is not None:
             fields[name] = value
             options += [explanation.option(name)]
+    many = sets.fields(parsed_args)
+    if many:
+        fields |= many
+        version = max(version, versions.SETS_VERSION)
+        options += ["--count"]
     if not fields:
         return versions.creating(client, more)
     version = placement.version_for(fields, version)
@@ -90,6 +107,7 @@ class _New(tables.One):
             "repeated (needs a server with microversion 1.46).",
         )
         _add_movable(parser)
+        sets.add_options(parser)
         for member, minor in _NEWER.values():
             told = f"{member.meaning.rstrip('.')} (needs a server with microversion 1.{minor})."
             settings = _SETTINGS.get(member.base, {"type": member.kind})
@@ -115,6 +133,8 @@ class _New(tables.One):
         if parsed_args.hint:
             more["hints"] = placement.all_hints(parsed_args)
         interactive = parsed_args.interactive
+        if interactive and parsed_args.count is not None:
+            raise exceptions.CommandError("--interactive is for one container: leave out --count, or --interactive.")
         if interactive:
             more["interactive"] = True
             if client.http_client.api_version >= versions.TTY_VERSION:
@@ -127,6 +147,8 @@ class _New(tables.One):
         with _asked(client, stock, more):
             stock.hint = []
             columns, values = super().take_action(stock)  # type: ignore[misc]
+            if parsed_args.count is not None:
+                return self._many(client, dict(zip(columns, values, strict=True))["set_uuid"], parsed_args)
             if not waiting_for_it:
                 return columns, values
             uuid = dict(zip(columns, values, strict=True))["uuid"]
@@ -142,6 +164,15 @@ class _New(tables.One):
             else:
                 self._tell_failure(client, uuid)
             return self._shown(client, uuid, (columns, values))
+
+    def _many(self, client: Any, uuid: str, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the set, with ``--wait`` once each member has a status in ``wanted``."""
+        http = versions.http_at(client, "--count", versions.SETS_VERSION)
+        if parsed_args.wait:
+            wanted = [status for status in self.wanted if status != waiting.GONE]
+            waiting.wait(sets.until(http, uuid, *wanted), f"Waiting for {parsed_args.name or uuid}")
+        _, item = http.json_request("GET", f"/v1/sets/{uuid}")
+        return sets.COLUMNS, sets.shown(item)
 
     def _tell_failure(self, client: Any, uuid: str) -> None:
         """Tell of a command that failed. A container that is only created has run none, so this does nothing."""

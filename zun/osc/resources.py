@@ -10,7 +10,7 @@ from osc_lib.command import command
 
 from zun.osc import each, tables, versions
 
-_SINCE = {"volumes": versions.VOLUMES_VERSION}  # other nouns: GROUPS_VERSION
+_SINCE = {"volumes": versions.VOLUMES_VERSION, "sets": versions.SETS_VERSION}  # other nouns: GROUPS_VERSION
 
 
 class Collection:
@@ -80,7 +80,10 @@ class ListAll(tables.List, command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         query = {"all_projects": "true"} if parsed_args.all_projects else {}
         collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} list")
-        return self.listed, [row(item, self.listed) for item in collection.all(**query)]
+        return self.listed, [self._row(item) for item in collection.all(**query)]
+
+    def _row(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row(item, self.listed)
 
 
 class ShowNamed(tables.One, command.ShowOne):
@@ -96,7 +99,10 @@ class ShowNamed(tables.One, command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         collection = Collection(self.app, f"{self.noun}s", f"appcontainer {self.noun} show")
-        return self.columns, row(collection.get(getattr(parsed_args, self.noun)), self.columns)
+        return self.columns, self._row(collection.get(getattr(parsed_args, self.noun)))
+
+    def _row(self, item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row(item, self.columns)
 
 
 def row(item: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

@@ -33,6 +33,7 @@ DEVICE_REQUESTS_VERSION = of(45)
 DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = CINDER_VERSION = MIXED_VERSION = of(46)
 ENGINES_VERSION = LINKS_VERSION = of(47)
 MOVES_VERSION = of(49)
+SETS_VERSION = of(50)
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:
