@@ -138,6 +138,7 @@ CALLS = {
     ("ComputeNode", "put"): lambda it: ComputeNode.put(CONTEXT, "one", {**rows.NODE, "cpus": 4}),
     ("ComputeNode", "topology"): lambda it: ComputeNode.topology(CONTEXT, "one"),
     ("ComputeNode", "aggregates"): lambda it: ComputeNode.aggregates(CONTEXT, hostname="one"),
+    ("ComputeNode", "allocation_ratios"): lambda it: ComputeNode.allocation_ratios(CONTEXT, hostname="one"),
     ("ComputeNode", "disk_pool"): lambda it: ComputeNode.disk_pool(CONTEXT, "one"),
     ("ComputeNode", "pool_use"): lambda it: ComputeNode.pool_use(CONTEXT, "one"),
     ("Container", "get_by_uuid"): lambda it: Container.get_by_uuid(CONTEXT, it.container),
