@@ -4,7 +4,8 @@
     python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--count N] [--curves FILE.png]
         [--database URL]
 
-Parts: ``core`` is the decision alone on one core (CPU time); ``memory`` is what the table of hosts takes; ``service``
+Parts: ``core`` is the decision alone on one core (CPU time); ``packing`` compares decisions of the weighers that pack
+and of those that spread, made in turns; ``memory`` is what the table of hosts takes; ``service``
 is the way from the cast of a create to the claim committed by a compute service, over RabbitMQ and MariaDB (the URLs
 are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of
 Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run);
@@ -34,7 +35,7 @@ from benchmarks.scheduling import core, curves, huge, peers, service  # noqa: E4
 CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
 MEMORY_GOALS = {10000: "150"}
 SERVICE_GOALS = {1000: "250/s, p99 60 ms"}
-PARTS = ("core", "memory", "service", "peers")
+PARTS = ("core", "packing", "memory", "service", "peers")
 HUGE = 100_000
 HUGE_GOALS = {"start_seconds": "90", "rss_growth_mib": "1024", "p99_us": "3000"}
 
@@ -48,6 +49,19 @@ def run_core(hosts: list[int], folder: str, decisions: int) -> list[dict[str, An
         rows.append(row)
         goal = CORE_GOALS.get(count, "")
         print(f"{count:>6} {row['per_second']:>12.0f} {row['p50_us']:>8.0f} {row['p99_us']:>8.0f}   {goal}")
+    return rows
+
+
+def run_packing(hosts: list[int], folder: str, decisions: int) -> list[dict[str, Any]]:
+    print(f"\n{'hosts':>6} {'spreading/s':>12} {'packing/s':>10} {'ratio':>6}   goal")
+    rows = []
+    for count in hosts:
+        folders = [tempfile.mkdtemp(dir=folder) for _ in range(2)]
+        tables = [core.loaded(each, count, 2, 32, 0.3)[0] for each in folders]
+        row = {"hosts": count, **core.compared(tables, decisions)}
+        rows.append(row)
+        made = [row[each]["per_second"] for each in ("spreading", "packing")]
+        print(f"{count:>6} {made[0]:>12.0f} {made[1]:>10.0f} {row['ratio']:>6.2f}   0.9")
     return rows
 
 
@@ -145,6 +159,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         if "core" in parts:
             results["core"] = run_core(hosts, folder, options.count or 3000)
+        if "packing" in parts:
+            results["packing"] = run_packing(hosts, folder, options.count or 3000)
         if "memory" in parts:
             results["memory"] = run_memory(max(hosts), folder)
         if "service" in parts:

@@ -8,6 +8,7 @@ import os
 import resource
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -46,36 +47,73 @@ def loaded(folder: str, hosts: int, cells: int, cpus: int, pinned: float) -> tup
     return table, {"containers": containers, "load_seconds": seconds, "rss_growth_mib": rss_mib() - before}
 
 
+SPREADING = (
+    "FreeCPUWeigher=1.0", "FreeRAMWeigher=1.0", "SoftAffinityWeigher=1.0", "SoftAntiAffinityWeigher=1.0",
+    "DeviceWeigher=3.0", "FailureWeigher=10.0",
+)  # fmt: skip
+PACKING = ("StrandedWeigher=1000000.0", *SPREADING[:-1], "FailureWeigher=10000000.0")
+
+
 def decisions(table: HostTable, count: int, seed: int = 1, own: slice | None = None) -> dict[str, float]:
     """Return the CPU time of ``count`` decisions in microseconds, and the decisions a second of one core.
 
     ``own`` are the rows that the scheduler searches first, as one of several schedulers does.
     """
-    conf = zun_conf.register_opts(cfg.ConfigOpts())
-    conf([], project="zun", default_config_files=[], default_config_dirs=[])
-    conf.set_default("service_down_time", 86400)  # nobody gives a sign of life here
-    chosen_filters = filters.load(conf.scheduler.enabled_filters, conf)
-    weights = weighers.load(conf.scheduler.weighers, conf)
-    wanted = 1 + conf.scheduler.alternates
-    times, held, failed = [], deque[str](), 0
-    for number, spec in zip(range(count + 200), clouds.specs(seed), strict=False):
+    return _measured([_Run(table, None, seed, own)], count)[0]
 
-        def choose(hosts: Columns, spec: Any = spec) -> tuple[str, Held] | None:
-            answer = select.select(hosts, spec, chosen_filters, weights, wanted, own=own)
+
+def compared(tables: Sequence[HostTable], count: int, seed: int = 1) -> dict[str, Any]:
+    """Return the same with the weighers that spread and with those that pack, and the ratio of decisions a second.
+
+    Each has one of two equal ``tables``, and the decisions are made in turns.
+    """
+    spread, pack = _measured([_Run(tables[0], SPREADING, seed), _Run(tables[1], PACKING, seed)], count)
+    return {"spreading": spread, "packing": pack, "ratio": pack["per_second"] / spread["per_second"]}
+
+
+class _Run:
+    """Decisions on one table; ``settings`` are of the weighers, None for the default."""
+
+    def __init__(self, table: HostTable, settings: Sequence[str] | None, seed: int, own: slice | None = None) -> None:
+        conf = zun_conf.register_opts(cfg.ConfigOpts())
+        conf([], project="zun", default_config_files=[], default_config_dirs=[])
+        conf.set_default("service_down_time", 86400)  # nobody gives a sign of life here
+        self._filters = filters.load(conf.scheduler.enabled_filters, conf)
+        self._weights = weighers.load(conf.scheduler.weighers if settings is None else settings, conf)
+        self._wanted = 1 + conf.scheduler.alternates
+        self._own = own
+        self._table, self._specs, self._held = table, clouds.specs(seed), deque[str]()
+
+    def decide(self) -> tuple[float, bool]:
+        """Make one decision. Return its CPU time in microseconds, and whether there is a host."""
+        spec = next(self._specs)
+
+        def choose(hosts: Columns) -> tuple[str, Held] | None:
+            answer = select.select(hosts, spec, self._filters, self._weights, self._wanted, own=self._own)
             if isinstance(answer, select.NoValidHost):
                 return None
             return answer[0].hostname, answer[0].held(spec)
 
         start = time.process_time_ns()
-        table.choose_and_book(spec.uuid, choose)
+        self._table.choose_and_book(spec.uuid, choose)
         spent = time.process_time_ns() - start
-        if number >= 200:  # the first ones warm up caches
-            times.append(spent / 1000)
-            failed += not table.is_booked(spec.uuid)
-        held.append(spec.uuid)
-        if len(held) > DECISIONS_HELD:
-            table.unbook(held.popleft())
-    times.sort()
+        found = self._table.is_booked(spec.uuid)
+        self._held.append(spec.uuid)
+        if len(self._held) > DECISIONS_HELD:
+            self._table.unbook(self._held.popleft())
+        return spent / 1000, found
+
+
+def _measured(runs: Sequence[_Run], count: int) -> list[dict[str, float]]:
+    for _ in range(200):  # warm up caches
+        for run in runs:
+            run.decide()
+    by_run = list(zip(*[[run.decide() for run in runs] for _ in range(count)], strict=True))
+    return [_summary([spent for spent, _ in made], sum(not found for _, found in made)) for made in by_run]
+
+
+def _summary(times: list[float], failed: int) -> dict[str, float]:
+    times = sorted(times)
     return {
         "mean_us": sum(times) / len(times),
         "p50_us": times[len(times) // 2],

@@ -20,8 +20,20 @@ import numpy.typing as npt
 
 from zun.objects.service import last_sign
 from zun.scheduler.host_state import HostState, serves
-from zun.scheduler.packing import Demand, Rarity, Shape, kind_name, usual
-from zun.topology import PlacementRequest, Usage
+from zun.scheduler.packing import (
+    Cloud,
+    Demand,
+    Fullness,
+    Held,
+    Rarity,
+    Shape,
+    kind_name,
+    kind_of_request,
+    rounded,
+    shape_of,
+    usual,
+)
+from zun.topology import HostTopology, PlacementRequest, Usage
 from zun.topology.devices import Device, DeviceType
 from zun.topology.holes import Hole, holes
 
@@ -61,6 +73,8 @@ class Columns(Sequence[HostState]):
     """True if the host has an engine, and a compute service that is neither disabled nor forced down."""
     seen: Ints
     """Time of the last heartbeat of that service, in microseconds since 1970."""
+    changed: Ints
+    """The number of the last change of the host's claims or machine. Later changes have higher numbers."""
 
     # One number per cell: shape (cells, hosts), -1 if the host has fewer cells.
     cell_cpus: SmallInts
@@ -82,6 +96,7 @@ class Columns(Sequence[HostState]):
         "pinning": np.bool_,
         "serving": np.bool_,
         "seen": np.int64,
+        "changed": np.int64,
     }
     _CELLS: Mapping[str, Any] = {"cell_cpus": np.int32, "cell_memory": np.int64}
 
@@ -99,6 +114,12 @@ class Columns(Sequence[HostState]):
         self._pools = _Pools()
         self.on_services: dict[object, Any] = {}
         """Results that filters keep until a compute service changes."""
+        self.by_row: dict[object, Any] = {}
+        """Results by row that weighers keep until a host is added or removed. ``changed`` tells the outdated rows."""
+        self.changes = 0
+        """The highest number in ``changed``."""
+        self.machines = 0
+        """The number of changes of machines of hosts."""
         self._depth = 1
         self._store: dict[str, npt.NDArray[Any]] = {}
         self._reserve(max(16, len(self._hosts)))
@@ -213,15 +234,15 @@ class Columns(Sequence[HostState]):
             self._sums = _Sums()
             for host in self._hosts:
                 self._sums.count(None, host)
-        return self._sums.demand(request, tuple(self._likely(request).items()) if request.devices else ())
+        return self._sums.demand(kind_of_request(request, self._likely(request) if request.devices else ()))
 
-    def _likely(self, request: PlacementRequest) -> dict[str, int]:
+    def _likely(self, request: PlacementRequest) -> tuple[tuple[str, int], ...]:
         """Return the devices that the request probably gets, by kind: the first kind that serves each part of it."""
         found: Counter[str] = Counter()
         for names, count in self.offering(request):
             if names:
                 found[names[0]] += count
-        return dict(sorted(found.items()))
+        return tuple(sorted(found.items()))
 
     def offering(self, request: PlacementRequest) -> list[tuple[list[str], int]]:
         """Return for each request for devices the ``kind_name`` of the kinds that serve, and the number.
@@ -315,11 +336,14 @@ class Columns(Sequence[HostState]):
         self.everything.flags.writeable = self.nothing.flags.writeable = False
         self._values.clear()
         self._measures.clear()
+        self.by_row.clear()
         self._devices = None
         self.on_services.clear()
 
     def _write(self, row: int, before: HostState | None, host: HostState) -> None:
         store = self._store
+        if before is not None and host.topology is not before.topology:
+            self.machines += 1
         if before is None or host.usage is not before.usage or host.topology is not before.topology:
             self._write_room(row, host)
         store["own_free_disk"][row] = host.own_free_disk
@@ -350,6 +374,8 @@ class Columns(Sequence[HostState]):
     def _write_room(self, row: int, host: HostState) -> None:
         store, room = self._store, host.room
         rooms = room.cells
+        self.changes += 1
+        store["changed"][row] = self.changes
         for name in self._ROOM:
             store[name][row] = getattr(room, name)
         if len(rooms) > self._depth:
@@ -378,36 +404,57 @@ class _Sums:
 
     def __init__(self) -> None:
         self._cpus = self._mib = self._devices = 0
-        self._held: Counter[Shape] = Counter()
+        self._held = Held()
         self._cells: Counter[Hole] = Counter()  # empty ones
-        self._rarity: Rarity | None = None
+        self._of_cells: tuple[Mapping[Hole, int], Rarity] = ({}, Rarity.of_cells({}))  # one object while they are equal
+        self._cloud: Cloud | None = None
+        self._demands: dict[Shape, tuple[tuple[int, float, Fullness], Demand]] = {}
 
     def count(self, before: HostState | None, host: HostState | None) -> None:
-        if before is not None and host is not None and (
-            before.topology is host.topology and before.usage is host.usage
-        ):
+        if before is not None and host is not None and before.topology is host.topology:
+            if before.usage is not host.usage:
+                self._count_claims(host.topology, before.usage, host.usage)
             return
+        self._cloud = None
+        self._demands.clear()
         for state, sign in ((before, -1), (host, 1)):
             if state is None:
                 continue
             self._cpus += sign * len(state.topology.cpus)
             self._mib += sign * state.topology.memory_mib
             self._devices += sign * state.device_count
-            for shape, often in state.shapes.items():
-                self._held[shape] += sign * often
-                if not self._held[shape]:
-                    del self._held[shape]
-            if before is None or host is None or before.topology is not host.topology:
-                self._rarity = None
-                for size in holes(state.topology, Usage()):
-                    self._cells[size] += sign
-                    if not self._cells[size]:
-                        del self._cells[size]
+            for size in holes(state.topology, Usage()):
+                self._cells[size] += sign
+                if not self._cells[size]:
+                    del self._cells[size]
+        if before is not None:
+            self._count_claims(before.topology, before.usage, Usage())
+        if host is not None:
+            self._count_claims(host.topology, Usage(), host.usage)
 
-    def demand(self, request: PlacementRequest, devices: tuple[tuple[str, int], ...]) -> Demand:
-        if self._rarity is None:
-            self._rarity = Rarity.of_cells(self._cells)
-        return usual(self._held, request, self._cpus, self._mib, self._devices, devices, self._rarity)
+    def _count_claims(self, topology: HostTopology, before: Usage, after: Usage) -> None:
+        devices = topology.device_view.by_address if topology.devices else None
+        for plan, number in after.difference(before):
+            if plan.dedicated:
+                self._held.add(shape_of(plan, devices), number)
+
+    def demand(self, kind: Shape) -> Demand:
+        """Return the demand if a container of this kind is asked for. An equal demand is the same object as before."""
+        if self._cloud is None:
+            if self._cells != self._of_cells[0]:
+                self._of_cells = dict(self._cells), Rarity.of_cells(self._cells)
+            self._cloud = Cloud(self._cpus, self._mib, self._devices, self._of_cells[1])
+        held = self._held
+        state = (held.version, rounded(held.number(kind) + 1), Fullness.of(held, self._cloud))
+        known = self._demands.get(kind)
+        if known is None or known[0] != state:
+            demand = usual(held, kind, self._cloud, state[-1])
+            if known is not None and known[1] == demand:
+                demand = known[1]
+            elif len(self._demands) >= REMEMBERED:
+                self._demands.clear()
+            known = self._demands[kind] = (state, demand)
+        return known[1]
 
 
 class _FreeDevices:

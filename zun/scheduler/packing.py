@@ -21,13 +21,15 @@ takes: for the free capacity beside the CPU on its cells (``TIGHT``), for the fr
 part counts more (``Rarity``), because a request for so much room has no other place. Of two hosts with equal losses
 the fuller one is better. Fullness is measured in the resource that will run out first.
 
-``losses`` computes the rule for all hosts at once. Its cells are estimated from amounts alone, so room here does not
-guarantee that ``plan`` finds a place.
+``effects`` computes what the rule needs for many hosts at once; ``zun.scheduler.kept_losses`` keeps the effects and
+adds them up. The cells are estimated from amounts alone, so room here does not guarantee that ``plan`` finds a place.
 """
 
 from __future__ import annotations
 
+import copy
 import heapq
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,10 +39,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zun.topology import HostTopology, PlacementRequest, Usage
+from zun.topology import HostTopology, PlacementRequest, Plan, Usage
 from zun.topology.devices import Device
 from zun.topology.holes import Hole, holes
-from zun.topology.host_topology import view_of
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -79,6 +80,19 @@ USUAL_SHAPES = 16
 """Number of kinds of containers that are counted. Each kind costs time on each host."""
 
 # Numbers that only make the arrays work.
+
+COUNTS = 2
+"""Steps of a count of containers from one power of two to the next."""
+
+ODDS = 16
+"""Steps of the logarithm of held by free. Example: near half full, a step is 1/64 of the capacity."""
+
+SHARES = 64
+"""Steps of a share from 0 to 1."""
+
+WORTHS = 2**14
+"""Steps of a worth from 0 to 1. Sums of worths are then exact in 32 bits up to a loss of 1024 containers, so that equal
+hosts have equal losses."""
 
 MIB = 2.0**28
 """More MiB than any cell has. ``CPUs * MIB + MiB`` compares holes by CPUs first."""
@@ -123,6 +137,8 @@ class Line:
 
     def of(self, free: Floats) -> Floats:
         """Return the height of the line at each amount."""
+        if len(self.at) == 2:  # all cells have one size
+            return free
         heights: Floats = np.interp(free, self.at, self.height)
         return heights
 
@@ -166,7 +182,7 @@ class Demand:
 
     shapes: tuple[Shape, ...]
     worths: tuple[float, ...]
-    """Worth of one more fitting container of each kind; all together are 1."""
+    """Worth of one more fitting container of each kind, in steps of 1 / ``WORTHS``; all together are about 1."""
     several: float
     """The share of held capacity that containers on several cells hold, from 0 to 1."""
     cpu: float = 1.0
@@ -192,20 +208,21 @@ def together(free: Sequence[Hole]) -> Hole:
 
 
 def shapes(usage: Usage, devices: Mapping[str, Device] | None = None) -> Counter[Shape]:
-    """Count the dedicated containers of each kind. Huge pages count as no memory.
+    """Count the dedicated containers of each kind."""
+    return Counter([shape_of(plan, devices) for _, plan in usage if plan.dedicated])
+
+
+def shape_of(plan: Plan, devices: Mapping[str, Device] | None = None) -> Shape:
+    """Return the kind of a dedicated container with this claim. Huge pages count as no memory.
 
     ``devices`` are the devices of the host by address. A device that the host lost counts as none.
     """
-    found: Counter[Shape] = Counter()
-    for _, plan in usage:
-        if plan.dedicated:
-            shares = [share for share in plan.cells.values() if share.cpus]
-            shape = _shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])
-            if plan.devices and devices:
-                held = Counter([kind_name(devices[one.address]) for one in plan.devices if one.address in devices])
-                shape = shape._replace(devices=tuple(sorted(held.items())))
-            found[shape] += 1
-    return found
+    shares = [share for share in plan.cells.values() if share.cpus]
+    shape = _shape([Hole(len(share.cpus), 0 if share.pages else share.memory_mib) for share in shares])
+    if not plan.devices or not devices:
+        return shape
+    held = Counter([kind_name(devices[one.address]) for one in plan.devices if one.address in devices])
+    return shape._replace(devices=tuple(sorted(held.items())))
 
 
 @lru_cache(maxsize=10_000)
@@ -225,66 +242,139 @@ def _shape(parts: Sequence[Hole]) -> Shape:
     return Shape(0, sum(part.cpus for part in parts), sum(part.memory_mib for part in parts))
 
 
-def usual(
-    held: Mapping[Shape, int],
-    request: PlacementRequest,
-    cpus: int,
-    memory_mib: int,
-    devices: int = 0,
-    wanted_devices: tuple[tuple[str, int], ...] = (),
-    rarity: Rarity = EVEN,
-) -> Demand:
-    """Return the demand: the ``USUAL_SHAPES`` kinds that are worth most, of ``held`` and the kind of ``request``.
+class Held:
+    """The dedicated containers of a cloud, by kind, with the sums that ``usual`` needs."""
 
-    ``cpus``, ``memory_mib`` and ``devices`` are the capacity of all hosts together. The worth of a kind is its count
-    times a power of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud fills. ``wanted_devices`` are the
-    devices of the request by kind. ``rarity`` is that of the cells of all hosts.
-    """
-    wanted = _shape(parts_of(request))
-    if wanted_devices:
-        wanted = wanted._replace(devices=wanted_devices)
-    cpu_per_mib = cpus / memory_mib if memory_mib else 0.0
-    cpu_per_device = cpus / devices if devices else 0.0
-    counts = dict(held)
-    counts[wanted] = counts.get(wanted, 0) + 1
-    held_cpus = held_mib = held_devices = several_cpus = several_mib = 0
-    sizes: dict[Shape, float] = {}
-    for shape, count in counts.items():
-        all_cpus, all_mib = count * (shape.cells or 1) * shape.cpus, count * (shape.cells or 1) * shape.memory_mib
-        held_cpus += all_cpus
-        held_mib += all_mib
+    def __init__(self, counts: Mapping[Shape, int] | None = None) -> None:
+        self.cpus = self.mib = self.devices = 0
+        self.several_cpus = self.several_mib = 0
+        """The CPUs and MiB of containers on several cells."""
+        self.version = 0
+        """A number that changes with the rounded count of any kind."""
+        self._kinds: dict[Shape, _Counted] = {}
+        for shape, count in (counts or {}).items():
+            self.add(shape, count)
+
+    def add(self, shape: Shape, count: int) -> None:
+        """Count ``count`` more containers of this kind; -1 is one fewer."""
+        known = self._kinds.get(shape)
+        if known is None:
+            cells = shape.cells or 1
+            known = _Counted(0, cells * shape.cpus, cells * shape.memory_mib, shape.device_count)
+        self.cpus += count * known.cpus
+        self.mib += count * known.mib
+        self.devices += count * known.devices
         if shape.cells != 1:
-            several_cpus += all_cpus
-            several_mib += all_mib
-        sizes[shape] = (shape.cells or 1) * (shape.cpus + shape.memory_mib * cpu_per_mib)
-        if shape.devices:
-            held_devices += count * shape.device_count
-            sizes[shape] += shape.device_count * cpu_per_device
-    used = [held_cpus / max(1, cpus), held_mib / max(1, memory_mib)]
-    if held_devices:
-        used.append(held_devices / max(1, devices))
-    power = EMPTY + (FULL - EMPTY) * min(1.0, max(used))
-    worths = {shape: count * sizes[shape] ** power for shape, count in counts.items()}
-    ranked = heapq.nsmallest(USUAL_SHAPES, ((-worth, shape) for shape, worth in worths.items()))
-    whole = sum(worth for worth, _ in ranked)
-    cpu, mib, *device = _prices(used)
+            self.several_cpus += count * known.cpus
+            self.several_mib += count * known.mib
+        number = known.number + count
+        self.version += rounded(number) != rounded(known.number)
+        if number:
+            self._kinds[shape] = known._replace(number=number)
+        else:
+            self._kinds.pop(shape, None)
+
+    def number(self, shape: Shape) -> int:
+        """Return the number of containers of this kind."""
+        known = self._kinds.get(shape)
+        return 0 if known is None else known.number
+
+    def with_one(self, shape: Shape) -> Held:
+        """Return the same containers and one more of this kind."""
+        more = copy.copy(self)
+        more._kinds = dict(self._kinds)
+        more.add(shape, 1)
+        return more
+
+    def worths(self, power: float, cpu_per_mib: float, cpu_per_device: float) -> list[tuple[float, Shape]]:
+        """Return the negative worth of each kind: its rounded number times this power of its size, in CPUs."""
+        return [
+            (-rounded(number) * (cpus + mib * cpu_per_mib + devices * cpu_per_device) ** power, shape)
+            for shape, (number, cpus, mib, devices) in self._kinds.items()
+        ]
+
+
+class _Counted(NamedTuple):
+    """The number of containers of a kind, and what each of them holds."""
+
+    number: int
+    cpus: int
+    mib: int
+    devices: int
+
+
+@lru_cache(maxsize=100_000)
+def rounded(number: int) -> float:
+    """Return a count, rounded so that it seldom changes: above 8 to powers of 2 ** (1 / ``COUNTS``)."""
+    return float(number) if number <= 8 else 2.0 ** (round(math.log2(number) * COUNTS) / COUNTS)
+
+
+class Cloud(NamedTuple):
+    """The CPUs, MiB and devices of all hosts, and the rarity of their cells."""
+
+    cpus: int
+    mib: int
+    devices: int = 0
+    rarity: Rarity = EVEN
+
+
+class Fullness(NamedTuple):
+    """How full a cloud is, rounded so that it seldom changes."""
+
+    odds: tuple[int, ...]
+    """For CPUs, memory and, if containers hold any, devices: the logarithm of held by free, in steps of 1 / ``ODDS``.
+    """
+    several: int
+    """The share of held capacity that containers on several cells hold, in steps of 1 / ``SHARES``."""
+
+    @classmethod
+    def of(cls, held: Held, cloud: Cloud) -> Fullness:
+        """Return the fullness of ``cloud`` if it holds ``held``."""
+        used = [held.cpus / max(1, cloud.cpus), held.mib / max(1, cloud.mib)]
+        if held.devices:
+            used.append(held.devices / max(1, cloud.devices))
+        odds = [round(math.log(max(share, 1e-9) / max(1 - share, 1e-9)) * ODDS) for share in used]
+        cpu_per_mib = cloud.cpus / cloud.mib if cloud.mib else 0.0
+        both = held.cpus + held.mib * cpu_per_mib
+        several = (held.several_cpus + held.several_mib * cpu_per_mib) / both if both else 0.0
+        return cls(tuple(odds), round(several * SHARES))
+
+
+def kind_of_request(request: PlacementRequest, devices: tuple[tuple[str, int], ...] = ()) -> Shape:
+    """Return the kind of containers that a dedicated request makes. ``devices`` are its devices by kind."""
+    return _shape(parts_of(request))._replace(devices=devices)
+
+
+def usual(held: Held, kind: Shape, cloud: Cloud, fullness: Fullness) -> Demand:
+    """Return the demand: the ``USUAL_SHAPES`` kinds worth most, of ``held`` and one more container of ``kind``.
+
+    The worth of a kind is its count times a power of its size; the power rises from ``EMPTY`` to ``FULL`` as the cloud
+    fills. The demand follows from rounded numbers, so that it seldom changes. ``fullness`` is that of ``held`` in
+    ``cloud``.
+    """
+    cpu_per_mib = cloud.cpus / cloud.mib if cloud.mib else 0.0
+    cpu_per_device = cloud.cpus / cloud.devices if cloud.devices else 0.0
+    power = EMPTY + (FULL - EMPTY) / (1 + math.exp(-max(fullness.odds) / ODDS))
+    ranked = heapq.nsmallest(USUAL_SHAPES, held.with_one(kind).worths(power, cpu_per_mib, cpu_per_device))
+    whole = sum([worth for worth, _ in ranked])
+    cpu, mib, *device = _prices([odds / ODDS for odds in fullness.odds])
     return Demand(
-        tuple(shape for _, shape in ranked),
-        tuple(worth / whole for worth, _ in ranked),
-        (several_cpus + several_mib * cpu_per_mib) / (held_cpus + held_mib * cpu_per_mib),
+        tuple([shape for _, shape in ranked]),
+        tuple([round(worth / whole * WORTHS) / WORTHS for worth, _ in ranked]),
+        fullness.several / SHARES,
         cpu,
         mib * cpu_per_mib,
         device[0] * cpu_per_device if device else 0.0,
-        rarity,
+        cloud.rarity,
     )
 
 
-def _prices(used: Sequence[float]) -> list[float]:
+def _prices(odds: Sequence[float]) -> list[float]:
     """Return the weights of a free CPU, of the memory per CPU and of the devices per CPU; together they are 2.
 
-    ``used`` are the shares that are held of CPUs, memory and, if any are, devices: from 0 to 1.
+    ``odds`` are the logarithms of held by free, of CPUs, memory and, if any are held, devices.
     """
-    soon = [(max(share, 1e-9) / max(1 - share, 1e-9)) ** SHARPNESS for share in used]
+    soon = [math.exp(each * SHARPNESS) for each in odds]
     return [2 * each / sum(soon) for each in soon]
 
 
@@ -297,153 +387,150 @@ def parts_of(request: PlacementRequest) -> tuple[Hole, ...]:
 Distances = Sequence[Sequence[int]]
 """Distances there plus back, by positions of two cells."""
 
-Machine = tuple[Distances, Hole]
-"""The distances between the cells of a host, and their CPUs and MiB together."""
-
-
-def machine_of(topology: HostTopology) -> Machine:
-    """Return the machine that ``losses`` needs to know; most clouds have a handful of different ones."""
-    return view_of(topology).distances, capacity(topology)
-
-
-def cells_of(
-    cpus: npt.NDArray[np.int32], mib: npt.NDArray[np.int64], machines: Sequence[Machine], codes: Rows, *, apart: bool
-) -> Cells:
-    """Return the cells of all hosts, for ``losses``.
-
-    ``cpus`` and ``mib`` are free amounts, shape (cells, hosts), -1 if the host has fewer cells. ``codes`` has the
-    position in ``machines`` for each host. ``apart`` adds the distances, which requests on one cell do not need.
-    """
-    return Cells(
-        np.maximum(cpus, 0).astype(np.float64),
-        np.minimum(np.maximum(mib, 0), MIB - 1).astype(np.float64),
-        cpus >= 0,
-        np.array([machine[1] for machine in machines], np.float64)[codes].T,
-        _far(machines, len(cpus), codes) if apart else None,
-    )
-
-
-def _far(known: Sequence[Machine], depth: int, machines: Rows) -> Floats:
-    """Return the distances between cells, there plus back: shape (cells, cells, hosts)."""
-    far = np.zeros((len(known), depth, depth))
-    for code, (distances, _) in enumerate(known):
-        count = min(depth, len(distances))
-        far[code, :count, :count] = [row[:count] for row in distances[:count]]
-    return far.transpose(1, 2, 0)[:, :, machines]
+def cells_of(cpus: npt.NDArray[np.int32], mib: npt.NDArray[np.int64], far: Floats | None) -> Cells:
+    """Return the cells of some hosts. ``cpus`` and ``mib`` are free amounts, -1 if the host has fewer cells."""
+    free = np.empty((2, *cpus.shape))
+    np.maximum(cpus, 0, out=free[0])
+    np.minimum(np.maximum(mib, 0), MIB - 1, out=free[1])
+    return Cells(free, far, cpus >= 0 if far is not None else None)
 
 
 class Cells(NamedTuple):
-    """The free CPUs and MiB on the cells of all hosts: shape (cells, hosts). Example: ``cpus[1, 7]`` is of host 7."""
+    """The cells of some hosts."""
 
-    cpus: Floats
-    mib: Floats
-    there: Bools
-    """True if the host has this cell. Hosts may have different numbers of cells."""
-    capacity: Floats
-    """CPUs and MiB of the empty host: shape (2, hosts)."""
+    free: Floats
+    """CPUs and MiB: shape (2, cells, hosts). Example: ``free[0, 1, 7]`` are the CPUs on the second cell of host 7."""
     far: Floats | None
     """Distances between cells, there plus back: shape (cells, cells, hosts). None if the request is for one cell."""
+    there: Bools | None
+    """True if the host has this cell, because hosts may have different numbers of cells. None if ``far`` is."""
+
+    @property
+    def fullness(self) -> Floats:
+        """Return a number for each cell that is smaller the fuller the cell is, by CPUs first."""
+        fullness: Floats = self.free[0] * MIB
+        fullness += self.free[1]
+        return fullness
 
 
 class Devices(NamedTuple):
-    """The devices of all hosts, by ``kind_name``, and what a request for devices takes of them."""
+    """The free devices of some hosts, by ``kind_name``, and what a request for devices takes of them."""
 
     free: Mapping[str, npt.NDArray[np.int32]]
-    capacity: Floats
-    """The devices of each host, free or not."""
     wanted: Sequence[tuple[Sequence[str], int]] = ()
     """For each request for devices the kinds that serve, those to take first at the front, and the number."""
 
 
 class _TakenDevices(NamedTuple):
-    """The free devices of all hosts by kind, before and after a request took some."""
+    """The free devices of the hosts by kind, before and after a request took some."""
 
     free: Mapping[str, Floats]
     left: Mapping[str, Floats]
-    capacity: Floats
     room: Bools
-
-    @property
-    def all_free(self) -> Floats:
-        """The number of free devices of each host, before the request."""
-        return sum(self.free.values(), np.zeros(len(self.capacity)))
 
     def containers(self, kinds: Sequence[Shape], *, after: bool) -> Counts:
         """Return the number of containers of each kind that have enough devices: shape (kinds, hosts)."""
-        free, none = self.left if after else self.free, np.zeros(len(self.capacity))
+        free, none = self.left if after else self.free, np.zeros(len(self.room))
         return np.array(
             [np.min([free.get(name, none) // count for name, count in kind.devices], axis=0) for kind in kinds],
             np.float32,
         )
 
 
-def _take_devices(devices: Devices) -> _TakenDevices:
+def _take_devices(devices: Devices, hosts: int) -> _TakenDevices:
     """Return what the request leaves of the devices of each host, if it takes the first kinds that serve."""
     free = {name: np.asarray(count, np.float64) for name, count in devices.free.items()}
     left = dict(free)
-    room: Bools = np.ones(len(devices.capacity), np.bool_)
+    room: Bools = np.ones(hosts, np.bool_)
     for names, count in devices.wanted:
-        lacking = np.full(len(devices.capacity), float(count))
+        lacking = np.full(hosts, float(count))
         for name in names:
             given = np.minimum(lacking, left[name])
             left[name] = left[name] - given
             lacking = lacking - given
         room &= lacking == 0
-    return _TakenDevices(free, left, devices.capacity, room)
+    return _TakenDevices(free, left, room)
 
 
 class _Taken(NamedTuple):
-    """The cells that each host would give, with the amounts: shape (cells taken, hosts).
-
-    ``cpus`` and ``mib`` have one column only if every host gives the same amounts.
-    """
+    """The cells that each host would give, with the amounts."""
 
     cells: Rows
-    cpus: Floats
-    mib: Floats
+    """The positions of the cells: shape (cells taken, hosts)."""
+    given: Floats
+    """CPUs and MiB: shape (2, cells taken, hosts), or one column if every host gives the same amounts."""
     room: Bools
     """True for hosts with room; the columns of other hosts have no meaning."""
 
 
-def losses(cells: Cells, request: PlacementRequest, demand: Demand, devices: Devices | None = None) -> Floats:
-    """Return the stranded capacity of ``request`` on every host, in containers that no longer fit.
+class Effects(NamedTuple):
+    """What a request takes from each host, before the demand tells what that is worth: one column per host.
 
-    The loss of a host without room is infinite. ``devices`` is None if neither the request nor a usual kind has any.
+    In the columns of hosts without room, only ``apart`` has a meaning.
+    """
+
+    apart: Floats
+    """The sum of the distances between the cells that give CPUs; infinite without room."""
+    rare_cpus: Floats
+    """The free CPUs of the cells that give, by ``Rarity``."""
+    rare_mib: Floats
+    free: Floats
+    """The free CPUs and MiB of the whole host: shape (2, hosts)."""
+    fewer: Counts
+    """The containers of each kind that no longer fit: shape (kinds, hosts)."""
+
+    def where(self, room: Bools, other: Effects) -> Effects:
+        """Return these effects for the hosts with ``room``, and the ``other`` ones for all others."""
+        return Effects(
+            np.where(room, self.apart, other.apart),
+            np.where(room, self.rare_cpus, other.rare_cpus),
+            np.where(room, self.rare_mib, other.rare_mib),
+            self.free,
+            np.where(room, self.fewer, other.fewer),
+        )
+
+
+def effects(
+    cells: Cells, request: PlacementRequest, kinds: Kinds, rarity: Rarity, devices: Devices | None = None
+) -> Effects:
+    """Return the effects of ``request`` on every host, and on the kinds of containers ``kinds``.
+
+    ``devices`` is None if neither the request nor a kind has any.
     """
     parts = parts_of(request)
+    given = None if devices is None else _take_devices(devices, cells.free.shape[-1])
     taken = _one(cells, parts[0]) if len(parts) == 1 else _near(cells, parts)
-    given = None if devices is None else _take_devices(devices)
-    size = demand.value(together(parts), 0 if devices is None else sum([count for _, count in devices.wanted]))
-    losses = _loss(cells, taken, given, demand, size)
+    found = _effects(cells, taken, given, kinds, rarity)
     if request.numa_affinity != "require" and not taken.room.all():
-        losses = np.where(taken.room, losses, _loss(cells, _over_cells(cells, parts), given, demand, size))
-    return losses if given is None else np.where(given.room, losses, np.inf)
+        other = _effects(cells, _over_cells(cells, parts), given, kinds, rarity)
+        found = found.where(taken.room, other)
+    return found
 
 
 def _fits(cells: Cells, part: Hole) -> Bools:
-    return (cells.cpus >= part.cpus) & (cells.mib >= part.memory_mib) & cells.there
+    """Return the cells with room for the part. A cell that the host lacks has no CPU for it."""
+    fits: Bools = cells.free[0] >= part.cpus
+    fits &= cells.free[1] >= part.memory_mib
+    return fits
 
 
 def _one(cells: Cells, part: Hole) -> _Taken:
     """Return the fullest cell that has room for the only part."""
-    fullness = np.where(_fits(cells, part), cells.cpus * MIB + cells.mib, np.inf)
+    fullness = np.where(_fits(cells, part), cells.fullness, np.inf)
     chosen = fullness.argmin(0)[np.newaxis]
-    room: Bools = np.isfinite(fullness.min(0))
-    return _Taken(chosen, *_amounts([part]), room)
+    return _Taken(chosen, _amounts([part]), fullness.min(0) < np.inf)
 
 
-def _amounts(parts: Sequence[Hole]) -> tuple[Floats, Floats]:
-    return (
-        np.array([[part.cpus] for part in parts], np.float64),
-        np.array([[part.memory_mib] for part in parts], np.float64),
-    )
+def _amounts(parts: Sequence[Hole]) -> Floats:
+    """Return the CPUs and MiB of the parts: shape (2, parts, 1)."""
+    return np.array(parts, np.float64).T[:, :, np.newaxis]
 
 
 def _near(cells: Cells, parts: Sequence[Hole]) -> _Taken:
     """Return a cell for each part: around some cell, so that they are nearest to each other and then fullest."""
-    assert cells.far is not None
-    depth, count = cells.cpus.shape
-    fullness, hosts = cells.cpus * MIB + cells.mib, np.arange(count)
+    assert cells.far is not None and cells.there is not None
+    _, depth, count = cells.free.shape
+    fullness, hosts = cells.fullness, np.arange(count)
     fits = {part: _fits(cells, part) for part in parts}
     best = np.zeros((len(parts), count), np.intp)
     least_far, least_full = np.full(count, np.inf), np.full(count, np.inf)
@@ -464,18 +551,18 @@ def _near(cells: Cells, parts: Sequence[Hole]) -> _Taken:
         better = (far < least_far) | ((far == least_far) & room & (full < least_full))
         best = np.where(better, around, best)
         least_far, least_full = np.where(better, far, least_far), np.where(better, full, least_full)
-    return _Taken(best, *_amounts(parts), np.isfinite(least_far))
+    return _Taken(best, _amounts(parts), np.isfinite(least_far))
 
 
 def _over_cells(cells: Cells, parts: Sequence[Hole]) -> _Taken:
     """Return the whole request over the largest holes, with the memory beside the CPUs as far as it goes."""
-    order = np.argsort(-(cells.cpus * MIB + cells.mib), axis=0, kind="stable")
+    order = np.argsort(-cells.fullness, axis=0, kind="stable")
     wanted_cpus, wanted_mib = sum(part.cpus for part in parts), sum(part.memory_mib for part in parts)
-    free_cpus, free_mib = (np.take_along_axis(free, order, 0) for free in (cells.cpus, cells.mib))
+    free_cpus, free_mib = (np.take_along_axis(free, order, 0) for free in cells.free)
     cpus = _from_first(wanted_cpus, free_cpus)
     beside = np.minimum(wanted_mib * cpus // wanted_cpus, free_mib)
     mib = beside + _from_first(wanted_mib - beside.sum(0), free_mib - beside)
-    return _Taken(order, cpus, mib, (free_cpus.sum(0) >= wanted_cpus) & (free_mib.sum(0) >= wanted_mib))
+    return _Taken(order, np.array((cpus, mib)), (free_cpus.sum(0) >= wanted_cpus) & (free_mib.sum(0) >= wanted_mib))
 
 
 def _from_first(wanted: int | Floats, room: Floats) -> Floats:
@@ -484,71 +571,94 @@ def _from_first(wanted: int | Floats, room: Floats) -> Floats:
     return given
 
 
-def _loss(cells: Cells, taken: _Taken, devices: _TakenDevices | None, demand: Demand, size: float) -> Floats:
-    """Return the loss of every host if it gives ``taken`` and the devices that ``devices`` tells.
+class Kinds:
+    """Kinds of containers, with their numbers as arrays."""
 
-    ``size`` is the value of the request in ``demand``.
-    """
-    hosts = np.arange(cells.cpus.shape[1])
-    cpus, mib = cells.cpus[taken.cells, hosts], cells.mib[taken.cells, hosts]
-    after_cpus, after_mib = cpus - taken.cpus, mib - taken.mib
-    all_cpus, all_mib = cells.cpus.sum(0), cells.mib.sum(0)
-    used = (taken.cpus > 0) | (taken.mib > 0)
-    rare = demand.cpu * demand.rarity.cpus.of(cpus) + demand.mib * demand.rarity.mib.of(mib)
-    loss: Floats = TIGHT * (used * rare).sum(0)
-    at_most = demand.cpu * cells.capacity[0] + demand.mib * cells.capacity[1]
-    all_free = demand.cpu * all_cpus + demand.mib * all_mib
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self.shapes = tuple(shapes)
+        places = sorted(range(len(shapes)), key=lambda place: shapes[place].cells == 0)
+        self.on_cells = _Sizes([shapes[place] for place in places if shapes[place].cells])
+        self.anywhere = _Sizes([shapes[place] for place in places if not shapes[place].cells])
+        self.order = np.argsort(places) if self.anywhere.count else None
+        """The places of the kinds if those ``anywhere`` follow those ``on_cells``; None if all are on cells."""
+        self.limited = [place for place, shape in enumerate(shapes) if shape.devices]
+        """The places of the kinds with devices."""
+
+
+class _Sizes:
+    """The sizes of some kinds of containers. Axis -3 is kinds."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self.count = len(shapes)
+        parts = [(shape.cpus, shape.memory_mib or NO_MEMORY) for shape in shapes]
+        self._parts: Counts = np.array(parts, np.float32).reshape(-1, 2).T[:, :, np.newaxis, np.newaxis]
+        self._cells: Counts = np.array([shape.cells for shape in shapes], np.float32)[:, np.newaxis]
+        self._others = np.maximum(self._cells - 1, 1)
+        self._several: Counts = (self._cells > 1).astype(np.float32)
+        self._any_several = any(shape.cells > 1 for shape in shapes)
+
+    def fitting(self, free: Floats) -> Counts:
+        """Return the number of parts of each kind that fit each of the amounts: shape (kinds, cells, hosts)."""
+        amounts: Counts = np.maximum(free, _LEAST, dtype=np.float32)
+        by_both = amounts[:, np.newaxis] / self._parts
+        fitting: Counts = np.minimum(by_both[0], by_both[1], out=by_both[0])
+        return np.floor(fitting, out=fitting)
+
+    def together(self, parts: Counts) -> Counts:
+        """Return the number of containers if each cell fits ``parts``; axis -2 is cells. Parts have a cell each."""
+        total: Counts = parts.sum(-2)
+        if self._any_several:
+            beside = total - parts.max(-2) * self._several
+            beside /= self._others
+            total /= self._cells
+            np.minimum(total, beside, out=total)
+            np.floor(total, out=total)
+        return total
+
+
+_LEAST = np.array([0.0, SOME_MEMORY]).reshape(2, 1, 1)
+
+
+def _effects(cells: Cells, taken: _Taken, devices: _TakenDevices | None, kinds: Kinds, rarity: Rarity) -> Effects:
+    """Return the effects on every host if it gives ``taken`` and the devices that ``devices`` tells."""
+    _, depth, count = cells.free.shape
+    hosts = np.arange(count)
+    free = cells.free[:, taken.cells, hosts]
+    before_after = np.concatenate((cells.free, free - taken.given), axis=1)
+    number = kinds.on_cells.count
+    fitting = kinds.on_cells.fitting(before_after)
+    parts = np.empty((2, number, depth, count), np.float32)
+    parts[:] = fitting[:, :depth]
+    parts[1][:, taken.cells, hosts] = fitting[:, depth:]
+    counts, whole = kinds.on_cells.together(parts), cells.free.sum(1)
+    if kinds.order is not None:
+        rest = whole - np.broadcast_to(taken.given, free.shape).sum(1)
+        anywhere = kinds.anywhere.fitting(np.stack((whole, rest), axis=1))
+        counts = np.concatenate((counts, anywhere.swapaxes(0, 1)), axis=1)[:, kinds.order]
+    room = taken.room
     if devices is not None:
-        at_most = at_most + demand.device * devices.capacity
-        all_free = all_free + demand.device * devices.all_free
-    whole = all_free / np.maximum(at_most, SOME_CAPACITY)
-    loss += (WHOLE + WHOLE_SEVERAL * demand.several) * whole
-    if cells.far is not None and len(taken.cells) > 1:
-        loss += FAR * _distance(cells.far, taken.cells, np.broadcast_to(taken.cpus > 0, cpus.shape))
-    loss *= size
-    worths, groups = np.array(demand.worths), [(shape.cells, bool(shape.devices)) for shape in demand.shapes]
-    for number, limited in set(groups):
-        which = [index for index, each in enumerate(groups) if each == (number, limited)]
-        kinds = [demand.shapes[index] for index in which]
-        before: Counts | None = None
-        if number == 1:
-            both = _times(kinds, np.stack((cpus, after_cpus)), np.stack((mib, after_mib)))
-            fewer = (both[:, 0] - both[:, 1]).sum(1)
-            if limited:
-                before = _times(kinds, cells.cpus, cells.mib).sum(1)
-        elif number == 0:
-            rest_cpus = all_cpus - np.broadcast_to(taken.cpus, cpus.shape).sum(0)
-            rest_mib = all_mib - np.broadcast_to(taken.mib, mib.shape).sum(0)
-            both = _times(kinds, np.stack((all_cpus, rest_cpus)), np.stack((all_mib, rest_mib)))
-            before, fewer = both[:, 0], both[:, 0] - both[:, 1]
-        else:
-            each = _times(kinds, cells.cpus, cells.mib)
-            after = each.copy()
-            after[:, taken.cells, hosts] = _times(kinds, after_cpus, after_mib)
-            before = _sets(each, number)
-            fewer = before - _sets(after, number)
-        if limited and devices is not None and before is not None:
-            at_first = np.minimum(before, devices.containers(kinds, after=False))
-            fewer = at_first - np.minimum(before - fewer, devices.containers(kinds, after=True))
-        loss += worths[which] @ fewer
-    return np.where(taken.room, loss, np.inf)
+        room = room & devices.room
+        if kinds.limited:
+            some = [kinds.shapes[place] for place in kinds.limited]
+            limits = np.array((devices.containers(some, after=False), devices.containers(some, after=True)))
+            counts[:, kinds.limited] = np.minimum(counts[:, kinds.limited], limits)
+    rare_cpus, rare_mib = rarity.cpus.of(free[0]), rarity.mib.of(free[1])
+    if len(taken.cells) > 1:  # some may give nothing
+        used = (taken.given > 0).any(0)
+        rare_cpus, rare_mib = used * rare_cpus, used * rare_mib
+    far: Floats | float = 0.0
+    if cells.far is not None:
+        far = _distance(cells.far, taken.cells, np.broadcast_to(taken.given[0] > 0, free[0].shape))
+    apart = np.where(room, far, np.inf)
+    return Effects(apart, _added(rare_cpus), _added(rare_mib), whole, counts[0] - counts[1])
 
 
-def _times(kinds: Sequence[Shape], cpus: Floats, mib: Floats) -> Counts:
-    """Return the number of containers of each kind that fit the amounts, with one more axis in front for the kinds."""
-    shape = (len(kinds),) + (1,) * cpus.ndim
-    each_cpus = np.array([kind.cpus for kind in kinds], np.float32).reshape(shape)
-    each_mib = np.array([kind.memory_mib or NO_MEMORY for kind in kinds], np.float32).reshape(shape)
-    by_cpus: Counts = cpus.astype(np.float32) / each_cpus
-    by_mib: Counts = np.maximum(mib, SOME_MEMORY).astype(np.float32) / each_mib
-    return np.floor(np.minimum(by_cpus, by_mib, out=by_cpus), out=by_cpus)
-
-
-def _sets(counts: Counts, number: int) -> Counts:
-    """Return the number of containers on ``number`` cells if each cell fits ``counts`` parts; axis 1 is cells."""
-    total = counts.sum(1)
-    apart: Counts = np.minimum(total / np.float32(number), (total - counts.max(1)) / np.float32(number - 1))
-    return np.floor(apart, out=apart)
+def _added(rows: Floats) -> Floats:
+    """Return the sum of the rows, added in their order however many columns there are: equal hosts get equal sums."""
+    total: Floats = rows[0]
+    for row in rows[1:]:
+        total = total + row
+    return total
 
 
 def _distance(far: Floats, cells: Rows, given: Bools) -> Floats:

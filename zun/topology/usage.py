@@ -94,6 +94,15 @@ class Usage:
         """Return the claim of ``owner``, or None."""
         return self._claims.get(owner)
 
+    def difference(self, other: Usage) -> list[tuple[Plan, int]]:
+        """Return the claims that ``other`` lacks, each with 1, and those that only ``other`` has, each with -1.
+
+        A claim that is another object in ``other`` may be in the list twice, with 1 and with -1.
+        """
+        mine, others = self._claims, other._claims
+        more = [(plan, 1) for owner, plan in mine.items() if others.get(owner) is not plan]
+        return more + [(plan, -1) for owner, plan in others.items() if mine.get(owner) is not plan]
+
     @property
     def owners(self) -> tuple[str, ...]:
         """The owners in the order of their claims."""

@@ -10,11 +10,18 @@ from zun.scheduler.packing import (
     EMPTY,
     FAR,
     FULL,
+    SHARES,
     USUAL_SHAPES,
+    WORTHS,
+    Cloud,
     Demand,
+    Fullness,
+    Held,
     Shape,
     capacity,
     kind_name,
+    kind_of_request,
+    rounded,
     shapes,
     usual,
 )
@@ -34,6 +41,12 @@ FOUR = PlacementRequest(4, 1024)
 def wanting(*kinds, several=0.0, cpu=1.0, mib=0.0):
     """A demand for kinds of containers, all worth the same."""
     return Demand(tuple(Shape(*kind) for kind in kinds), (1 / len(kinds),) * len(kinds), several, cpu, mib)
+
+
+def demand_of(held, request, cpus, mib, devices=0):
+    """The demand if ``request`` comes to a cloud of this size that holds ``held``."""
+    cloud = Cloud(cpus, mib, devices)
+    return usual(held, kind_of_request(request), cloud, Fullness.of(held, cloud))
 
 
 @proof(150)
@@ -60,32 +73,40 @@ def test_shapes_count_dedicated_containers_and_no_shared_ones():
 @pytest.mark.parametrize(
     ("cpus", "power"),
     [
-        pytest.param(29, FULL, id="full"),
-        pytest.param(58, (EMPTY + FULL) / 2, id="half-full"),
-        pytest.param(29 * 10**9, EMPTY, id="empty"),
+        pytest.param(24, FULL, id="full"),
+        pytest.param(48, (EMPTY + FULL) / 2, id="half-full"),
+        pytest.param(24 * 10**9, EMPTY, id="empty"),
         pytest.param(20, FULL, id="more-than-there-is"),
     ],
 )
 def test_what_is_usual(cpus, power):
-    """1 CPU is held 9 times; 2 CPUs are held 4 times and asked now. Worth is the number times a power of the size."""
-    held = Counter({Shape(1, 1, 0): 9, Shape(2, 2, 0): 4})
-    demand = usual(held, PlacementRequest(4, 0, numa_nodes=2), cpus, 100)
-    small, large = 9.0, 5 * 4**power
+    """1 CPU is held 8 times; 2 CPUs are held 4 times and asked now. Worth is the number times a power of the size."""
+    held = Counter({Shape(1, 1, 0): 8, Shape(2, 2, 0): 4})
+    demand = demand_of(Held(held), PlacementRequest(4, 0, numa_nodes=2), cpus, 100)
+    small, large = 8.0, 5 * 4**power
     found = dict(zip(demand.shapes, demand.worths, strict=True))
     assert found == pytest.approx(
-        {Shape(1, 1, 0): small / (small + large), Shape(2, 2, 0): large / (small + large)}, rel=1e-6
+        {Shape(1, 1, 0): small / (small + large), Shape(2, 2, 0): large / (small + large)}, abs=1 / WORTHS
     )
-    assert demand.several == pytest.approx(20 / 29)
+    assert demand.several == pytest.approx(16 / 24, abs=1 / SHARES)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, 0), (8, 8), (9, 8), (10, 11.3), (13, 11.3), (14, 16), (100, 90.5), (3000, 2896.3)],
+)
+def test_a_count_is_rounded_to_half_powers_of_two(number, expected):
+    assert rounded(number) == pytest.approx(expected, abs=0.1)
 
 
 def test_only_the_commonest_kinds_count_and_the_request_is_one():
     held = Counter({Shape(1, 1, mib): 1 + mib for mib in range(100)})
-    demand = usual(held, PlacementRequest(2, 7), 1000, 10**9)
+    demand = demand_of(Held(held), PlacementRequest(2, 7), 1000, 10**9)
     assert [each.memory_mib for each in demand.shapes] == list(range(99, 99 - USUAL_SHAPES, -1))
-    assert usual(Counter(), PlacementRequest(2, 7), 8, 64).shapes == (Shape(1, 2, 7),)
-    assert usual(Counter(), PlacementRequest(2, 64, page_size="large"), 8, 64).shapes == (Shape(1, 2, 0),)
-    assert usual(Counter(), PlacementRequest(5, 9, numa_nodes=2), 8, 64).shapes == (Shape(0, 5, 9),)
-    assert usual(Counter(), PlacementRequest(2, 7), 0, 0).worths == (1.0,), "a cloud without hosts"
+    assert demand_of(Held(), PlacementRequest(2, 7), 8, 64).shapes == (Shape(1, 2, 7),)
+    assert demand_of(Held(), PlacementRequest(2, 64, page_size="large"), 8, 64).shapes == (Shape(1, 2, 0),)
+    assert demand_of(Held(), PlacementRequest(5, 9, numa_nodes=2), 8, 64).shapes == (Shape(0, 5, 9),)
+    assert demand_of(Held(), PlacementRequest(2, 7), 0, 0).worths == (1.0,), "a cloud without hosts"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +120,7 @@ def test_only_the_commonest_kinds_count_and_the_request_is_one():
 )
 def test_what_runs_out_first_makes_a_host_full(held, scarce):
     """16 CPUs with 10 MiB each: a CPU and its memory count two together."""
-    demand = usual(Counter(held), PlacementRequest(1, 10 if scarce != "cpus" else 0), 16, 160)
+    demand = demand_of(Held(held), PlacementRequest(1, 10 if scarce != "cpus" else 0), 16, 160)
     assert demand.cpu + 10 * demand.mib == pytest.approx(2)
     assert {"cpus": demand.cpu > 1.5, "memory": demand.cpu < 0.5, "neither": demand.cpu == pytest.approx(1)}[scarce]
 
@@ -161,7 +182,7 @@ def test_a_broken_pair_is_a_loss():
 )
 def test_no_loss_without_room(free, request_, expected):
     free = [Hole(*each) for each in free]
-    found = stranded(machine(), free, request_, usual(Counter(), request_, 8, 8192))
+    found = stranded(machine(), free, request_, demand_of(Held(), request_, 8, 8192))
     assert (found is not None) == expected
 
 
@@ -240,7 +261,8 @@ def test_host_that_fits_a_request_is_never_said_to_lack_room(host, cpus, nodes, 
         request = PlacementRequest(max(cpus, nodes), mib, numa_nodes=nodes, numa_affinity=affinity)
         if isinstance(plan(host.topology, host.usage, request), Plan):
             free = holes(host.topology, host.usage)
-            assert stranded(host.topology, free, request, usual(shapes(host.usage), request, 8, 64)) is not None
+            demand = demand_of(Held(shapes(host.usage)), request, 8, 64)
+            assert stranded(host.topology, free, request, demand) is not None
 
 
 def test_devices_of_a_container_belong_to_its_kind():
@@ -269,10 +291,10 @@ def test_containers_with_devices_that_fit(devices, expected):
 def test_scarce_devices_make_a_host_full():
     """Eight GPUs among 64 CPUs: a GPU weighs as much as eight CPUs if both are equally held."""
     held = Counter({Shape(1, 8, 8, (("gpu", 1),)): 4})
-    demand = usual(held, PlacementRequest(1, 1), 64, 64, 8)
+    demand = demand_of(Held(held), PlacementRequest(1, 1), 64, 64, 8)
     assert demand.device == pytest.approx(8 * demand.cpu, rel=0.25)
-    assert usual(held, PlacementRequest(1, 1), 640, 640, 8).device > 1.5 * 80 * demand.cpu
-    assert usual(Counter(), PlacementRequest(1, 1), 64, 64, 8).device == 0
+    assert demand_of(Held(held), PlacementRequest(1, 1), 640, 640, 8).device > 1.5 * 80 * demand.cpu
+    assert demand_of(Held(), PlacementRequest(1, 1), 64, 64, 8).device == 0
 
 
 def test_an_empty_usage_has_no_shapes():

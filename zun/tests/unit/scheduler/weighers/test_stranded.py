@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zun.scheduler import weighers
+from zun.scheduler import kept_losses, weighers
 from zun.scheduler.columns import Columns
+from zun.scheduler.kept_losses import KeptLosses
 from zun.scheduler.packing import by_rarity, kind_name
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers.stranded import SCALE, StrandedWeigher
@@ -132,6 +133,60 @@ def test_what_is_remembered_of_the_hosts_changes_no_weight(states, cpus, data):
     assert weights(table, wanted) == weights(hosts, wanted)
     table.remove(hosts[0].hostname)
     assert weights(table, wanted) == weights(hosts[1:], wanted)
+
+
+@proof(60)
+@given(random=st.randoms(use_true_random=False), steps=st.integers(1, 12))
+def test_kept_losses_equal_fresh_ones(random, steps):
+    """Claims, releases and changes of machines between requests of several kinds, some for devices."""
+    wishes = [
+        PlacementRequest(1, 1), PlacementRequest(3, 7), PlacementRequest(4, 2, numa_nodes=2), gpus(1), gpus(2, cpus=2),
+        PlacementRequest(5, 4, numa_affinity="prefer"), PlacementRequest(2, 0, numa_nodes=2, numa_affinity="none"),
+    ]
+
+    def any_machine():
+        made = machine(cells=random.randint(1, 3), cores=random.randint(1, 4), memory_mib=random.choice((16, 200)))
+        return replace(made, devices=with_gpus(random.choice((0, 0, 2, 3))).devices[: 2 * len(made.cells)])
+
+    hosts = {name: host(name, any_machine()) for name in ("a", "b", "c", "d")}
+    table = Columns(hosts.values())
+    for number in range(steps):
+        for _ in range(random.randint(0, 3)):
+            name, wish = random.choice(sorted(hosts)), random.choice(wishes)
+            state = hosts[name]
+            answer = plan(state.topology, state.usage, wish)
+            kind = random.random()
+            if kind < 0.1:
+                state = host(name, any_machine())
+            elif kind < 0.4 and state.usage.owners:
+                state = replace(state, usage=state.usage.without(random.choice(state.usage.owners)))
+            elif isinstance(answer, Plan):
+                state = replace(state, usage=state.usage.with_claim(f"u{number}-{len(state.usage.owners)}", answer))
+            hosts[name] = state
+            table.put(state)
+        wanted = RequestSpec("u", random.choice(wishes))
+        assert weights(table, wanted) == weights(list(hosts.values()), wanted)
+
+
+def test_kinds_that_are_no_longer_usual_give_way_to_new_ones():
+    """Each kind of containers is usual for a while. More of them than a table keeps are seen in all."""
+    table, asked = Columns([host("a", machine(cores=64, memory_mib=100_000)), host("b")]), spec(1, 2)
+    for size in range(1, 3 * kept_losses.KINDS):
+        state = full("a", *[PlacementRequest(1, size)] * 9, topology=machine(cores=64, memory_mib=100_000))
+        table.put(state)
+        assert weights(table, asked) == weights([state, host("b")], asked)
+
+
+def test_memory_of_kept_losses_is_bounded(monkeypatch):
+    """With room for two kinds of requests, the one that was asked for longest ago is dropped. No weight changes."""
+    hosts = [host("a"), full("b", THREE)]
+    table = Columns(hosts)
+    weights(table, spec(1))
+    kept = KeptLosses.of(table)
+    monkeypatch.setattr(kept_losses, "KEPT_BYTES", 2 * kept.bytes)
+    for cpus in (1, 2, 1, 3, 4, 1, 2):
+        assert weights(table, spec(cpus)) == weights(hosts, spec(cpus))
+        assert kept.bytes <= kept_losses.KEPT_BYTES
 
 
 def empty_cells(hosts):
