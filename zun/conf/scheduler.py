@@ -50,7 +50,7 @@ OPTS = [
         "stay free for containers that ask for them; FailureWeigher outweighs the others together, because a failing "
         "host stays the emptiest. "
         "To pack dedicated containers, so that large ones find room later, add StrandedWeigher=1000000.0 and set "
-        "FailureWeigher=10000000.0; StrandedWeigher costs time on each host.",
+        "FailureWeigher=10000000.0; StrandedWeigher takes time for each request, and up to 64 MiB of memory.",
     ),
     bounded.IntOpt("max_attempts", default=5, min=1, help="Number of hosts tried for one request before it fails."),
     bounded.IntOpt(
