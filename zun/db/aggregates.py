@@ -18,12 +18,13 @@ from zun.db import idents, models, paging, session
 
 table = models.aggregates
 nodes = models.compute_nodes
+_ALL = sa.select(table).order_by(table.c.id)
 
 
 def all_aggregates() -> list[session.Row]:
     """Return every aggregate, oldest first, with uuid, name, metadata (text by name) and hosts (sorted names)."""
     with session.reader() as connection:
-        return session.rows(connection, sa.select(table).order_by(table.c.id))
+        return session.rows(connection, _ALL)
 
 
 def page(**place: Unpack[paging.Place]) -> list[session.Row]:

@@ -21,6 +21,7 @@ longer.
 
 import contextlib
 import logging
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,9 @@ from zun.messaging.channels import Channel
 
 LOG = logging.getLogger(__name__)
 
+TOGETHER = 20
+"""Most events of RabbitMQ that a listener reads at once. oslo.messaging builds classes and closures for each reading,
+which takes as long as the event itself."""
 SILENT_SECONDS = 5
 """Longest wait for one answer of RabbitMQ after ``leave``."""
 PAUSE_SECONDS = 0.5
@@ -125,7 +129,7 @@ class Connection(pyamqp.Connection):  # type: ignore[misc]
     def drain_events(self, timeout: float | None = None) -> Any:
         """Read what RabbitMQ sends. Without ``timeout`` somebody waits for an answer, as to a message or a close."""
         if timeout is not None:
-            return super().drain_events(timeout=timeout)
+            return self._drain_arrived(timeout)
         since, most = time.monotonic(), self.sock.gettimeout()
         while True:
             waited = time.monotonic() - since
@@ -137,6 +141,16 @@ class Connection(pyamqp.Connection):  # type: ignore[misc]
             elif most is None or waited < most:
                 continue
             raise TimeoutError("the message queue does not answer")
+
+
+    def _drain_arrived(self, timeout: float) -> None:
+        """Read one event, and then those that have arrived already."""
+        super().drain_events(timeout=timeout)
+        for _ in range(TOGETHER - 1):
+            if not self.connected or not select.select([self.sock], [], [], 0)[0]:
+                return
+            with contextlib.suppress(TimeoutError):  # only a part of the event has arrived
+                super().drain_events(timeout=timeout)
 
 
 class Transport(pyamqp.Transport):  # type: ignore[misc]

@@ -108,6 +108,13 @@ class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
     ADDED = MappingProxyType[str, str]({})
     """Field -> the version that brought it, for example ``{"colour": "1.1"}``. Other fields came with 1.0."""
 
+    @property
+    def obj_fields(self) -> Mapping[str, ovo_fields.Field]:
+        """Return the fields by name. The library makes a list of the names, and searches it for each field it visits.
+        """
+        fields: Mapping[str, ovo_fields.Field] = self.fields
+        return fields
+
     @classmethod
     def obj_from_primitive(cls, primitive: dict[str, Any], context: Any = None) -> Self:
         """Return the object of a message. A field that the message lacks has its default, or None if it is nullable.
@@ -120,7 +127,8 @@ class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
             primitive = {**primitive, cls._obj_primitive_key("version"): known}
         made: Self = super().obj_from_primitive(primitive, context)
         made.VERSION = type(made).VERSION  # else the object would be sent on as of the sender's version
-        missing = [name for name in made.fields if not made.obj_attr_is_set(name)]
+        sent = primitive[cls._obj_primitive_key("data")]
+        missing = [name for name in made.fields if name not in sent]
         for name in missing:
             field = made.fields[name]
             if field.default is not ovo_fields.UnspecifiedDefault:
@@ -169,4 +177,4 @@ class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
 
 def naive(value: Any) -> Any:
     """Return a time without its zone, as rows store it; return other values unchanged."""
-    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+    return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value

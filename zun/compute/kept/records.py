@@ -79,8 +79,9 @@ class Records:
         self._written[container.uuid] = hash(text)
 
     def _write(self, uuid: str, text: bytes) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder.chmod(0o700)
+        if not (self._written and self._folder.is_dir()):  # an earlier run may have made it with another mode
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._folder.chmod(0o700)
         new = self._folder / f".{uuid}.{uuidutils.generate_uuid()}"  # two threads may write the same file
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:

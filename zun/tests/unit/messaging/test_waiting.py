@@ -6,6 +6,7 @@ The tests of the library fail when it no longer waits without end. Then remove w
 
 import itertools
 import socket
+import struct
 import threading
 import time
 
@@ -141,6 +142,33 @@ def test_an_answer_of_a_silent_broker_is_awaited_shorter_at_the_end(monkeypatch,
         connection.drain_events()
     assert seconds <= time.monotonic() - since
     assert (here.fileno() < 0) == leaving and ("it has not answered for 1 s" in caplog.text) == leaving
+    there.close()
+
+
+BLOCKED = struct.pack(">BHIHHBsB", 1, 0, 6, 10, 60, 1, b"x", 0xCE)
+"""The frame in which a broker says that it takes no messages."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        pytest.param(BLOCKED, 1, id="one"),
+        pytest.param(BLOCKED * 3, 3, id="all-that-arrived"),
+        pytest.param(BLOCKED * 25, waiting.TOGETHER, id="at-most-so-many"),
+        pytest.param(BLOCKED + BLOCKED[:9], 1, id="the-second-in-part"),
+    ],
+)
+def test_a_listener_reads_together_what_has_arrived(sent, read):
+    told = []
+    connection = waiting.Connection("nowhere", on_blocked=told.append)
+    connection.transport = amqp.transport.TCPTransport("nowhere")
+    connection.transport.sock, there = socket.socketpair()
+    connection.transport._setup_transport()
+    connection.transport.connected = True
+    connection.on_inbound_frame = connection.frame_handler_cls(connection, connection.on_inbound_method)
+    there.sendall(sent)
+    connection.drain_events(timeout=0.05)
+    assert len(told) == read
     there.close()
 
 
