@@ -35,6 +35,7 @@ from zun import conf as zun_conf
 from zun.cmd import program
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
+from zun.compute.container.creation import Order
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
@@ -102,6 +103,9 @@ class EachHost(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
     def object_action(self, *arguments: Any) -> Any:
         return self._playing.api.object_action(*arguments)
 
+    def save_claims(self, *arguments: Any) -> Any:
+        return self._playing.api.save_claims(*arguments)
+
     def object_class_action_versions(self, *arguments: Any) -> Any:
         return self._playing.api.object_class_action_versions(*arguments)
 
@@ -135,7 +139,7 @@ class Agents:
     def _create(self, context: RequestContext, container: Container, *, limits: Mapping[str, Any], **more: Any) -> None:
         if isinstance(ZunObject.indirection_api, EachHost):
             ZunObject.indirection_api.play(limits[HOST])
-        self._hosts[limits[HOST]].creation.create(context, container, limits=limits, **more)
+        self._hosts[limits[HOST]].creation.create(context, [Order(container, limits, **more)])
 
     def _start(self) -> dict[str, HostParts]:
         """Start all agents from rows that are read once for all hosts."""

@@ -12,6 +12,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.processes import selection
 from zun.compute.audit.auditor import Auditor
+from zun.compute.container.creation import Order
 from zun.compute.container.operations import PATIENCE, key_of
 from zun.compute.host_parts import HostParts
 from zun.compute.images.images import Images
@@ -67,10 +68,7 @@ class ComputeEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        create = functools.partial(
-            self._parts.creation.create, context, container, limits=limits, alternates=alternates, tried=tried
-        )
-        self._parts.road.propose(context, container.uuid, create)
+        self._parts.road.propose(context, [Order(container, limits, alternates, tried)])
 
     @rpc.quick
     def create_many(
@@ -78,8 +76,8 @@ class ComputeEndpoint:
     ) -> None:
         """Create several containers. Each order has the other arguments of ``create`` for the container at its place.
         """
-        for container, order in zip(containers, orders, strict=True):
-            self.create(context, container=container, **order)
+        pairs = zip(containers, orders, strict=True)
+        self._parts.road.propose(context, [Order(container, **order) for container, order in pairs])
 
     @rpc.quick
     def look(self, context: RequestContext, *, uuid: str) -> None:

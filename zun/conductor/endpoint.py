@@ -24,6 +24,7 @@ from zun.messaging import remote_values as values
 from zun.messaging import rpc
 from zun.objects import base
 from zun.objects.arguments import misfit
+from zun.objects.container import Claiming, claim_rows
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def _typed(method: M) -> M:
         asked_by = {"request_id": context.request_id, "user_id": context.user_id}
         reason = _too_large(arguments) or misfit(method, arguments) or misfit(_asked_by, asked_by)
         if reason is not None:
-            _refuse(_host(arguments["address"]), str(arguments["name"])[:80], str(arguments["function"])[:80], reason)
+            name, function = (str(arguments.get(each, method.__name__))[:80] for each in ("name", "function"))
+            _refuse(_host(arguments["address"]), name, function, reason)
         return method(self, context, **arguments)
 
     return cast(M, checked)
@@ -67,7 +69,7 @@ def _asked_by(*, request_id: str, user_id: str | None) -> None:
 class ConductorEndpoint:
     """Every argument is the host's word but ``address``, which is the broker's."""
 
-    target = oslo_messaging.Target(version="1.0")
+    target = oslo_messaging.Target(version="1.1")
 
     def __init__(self, facts: Facts, cipher: Cipher) -> None:
         """``cipher`` decrypts passwords of registries, so that hosts need no key."""
@@ -147,6 +149,67 @@ class ConductorEndpoint:
             if (name, function) == rules.DECRYPTED and result.password is not None:
                 result.password = self._cipher.decrypt(result.password, result.owner)
         return values.encode(result)
+
+    @rpc.from_hosts(lambda arguments: [str(_host(arguments["address"]))])
+    @rpc.expected
+    @_typed
+    def save_claims(
+        self,
+        context: RequestContext,
+        *,
+        address: str | None,
+        hostname: str,
+        claims: Sequence[Mapping[str, Any]],
+        time: str,
+        again: bool,
+    ) -> list[Any]:
+        """Call ``Container.save_claim`` for several containers in one transaction.
+
+        A claim has the uuid of its container as ``key``, the ``changes`` of its fields, and the other arguments of
+        ``save_claim``. Returns the results. A claim that is refused has the error's class and text instead.
+        """
+        host = _host(address)
+        keys = [str(each.get("key")) for each in claims]
+        if host is None or len(set(keys)) != len(claims):
+            _refuse(host, "Container", "save_claims", "each claim must be of another container")
+        outcomes: dict[str, containers.Claimed | exceptions.ZunError] = {}
+        allowed: dict[str, Claiming] = {}
+        with _for(time, again), metrics.CONDUCTOR_CALL_SECONDS.time():
+            rows = {row["uuid"]: row for row in containers.of_uuids(keys)}
+            for key, claim in zip(keys, claims, strict=True):
+                try:
+                    allowed[key] = self._claiming(context, host, hostname, key, claim, rows.get(key))
+                except exceptions.ZunError as exc:
+                    outcomes[key] = exc
+            with _readable(host, "Container", "save_claims"):
+                written = claim_rows(hostname, list(allowed.values())) if allowed else []
+            outcomes |= dict(zip(allowed, written, strict=True))
+        return [values.encode_outcome(outcomes[key]) for key in keys]
+
+    def _claiming(
+        self,
+        context: RequestContext,
+        host: str,
+        hostname: str,
+        key: str,
+        claim: Mapping[str, Any],
+        row: session.Row | None,
+    ) -> Claiming:
+        """Return a claim of several as the rules of a single one allow it. Raises the error that the host gets."""
+        method = "save_claim"
+        if row is None:
+            raise exceptions.ContainerNotFound(container=key)
+        named = {name: claim.get(name) for name in ("step", "disk_pool", "permit")}
+        original = objects.Container.save_claim.original_fn  # type: ignore[attr-defined]
+        arguments = _bound(original, (None, hostname), (), named, host=host, call=("Container", method))
+        with _readable(host, "Container", method):
+            changes = _values(objects.Container, claim["changes"], host, method)
+        call = Call("Container", method, arguments, key, changes, row, context.request_id)
+        self._check(host, call, self._facts.knowing(row))
+        container = objects.Container.from_row(context, row)
+        for field, value in changes.items():
+            setattr(container, field, value)
+        return Claiming(container, *(arguments[name] for name in named))
 
     def _check(self, host: str | None, call: Call, facts: Facts) -> None:
         reason = refusal(host, call, facts)

@@ -22,8 +22,9 @@ services = models.services
 
 # Built once, because every claim uses them and building a statement takes longer than sending it.
 _THIS = table.c.hostname == sa.bindparam("this_host")
-_NEXT = table.update().where(_THIS).values(generation=table.c.generation + 1).returning(table.c.generation)
-_NEXT_AS_ID = table.update().where(_THIS).values(generation=sa.func.last_insert_id(table.c.generation + 1))
+_LATER = table.c.generation + sa.bindparam("steps")
+_NEXT = table.update().where(_THIS).values(generation=_LATER).returning(table.c.generation)
+_NEXT_AS_ID = table.update().where(_THIS).values(generation=sa.func.last_insert_id(_LATER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +159,13 @@ def topology(hostname: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def next_generation(connection: sa.Connection, hostname: str) -> int:
-    """Raise the node's generation and return the new value, or 0 without a node. The caller changes a claim there.
+def next_generation(connection: sa.Connection, hostname: str, steps: int = 1) -> int:
+    """Raise the node's generation by ``steps`` and return the new value, or 0 without a node.
 
-    MySQL and MariaDB cannot return the updated value, so the statement passes it through LAST_INSERT_ID().
+    The caller changes that many claims there. MySQL and MariaDB cannot return the updated value, so the statement
+    passes it through LAST_INSERT_ID().
     """
-    here = {"this_host": hostname}
+    here = {"this_host": hostname, "steps": steps}
     if connection.dialect.name in ("mysql", "mariadb"):
         return connection.execute(_NEXT_AS_ID, here).lastrowid or 0
     return connection.execute(_NEXT, here).scalar() or 0

@@ -19,7 +19,7 @@ kept in addition to ``KEPT`` other actions.
 
 import contextlib
 import datetime
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,7 +46,7 @@ _containers = models.containers
 
 # Built once, like the statements of zun.db.containers.
 _OF_REQUEST = table.c.request_id == sa.bindparam("this_request")
-OPEN = (
+OPEN = (  # the action of a request, else the newest open one: ``of_containers`` chooses alike
     sa.select(table.c.id)
     .where(table.c.container_uuid == sa.bindparam("this_uuid"), table.c.action == sa.bindparam("this_action"))
     .where(sa.or_(_OF_REQUEST, table.c.finish_time.is_(None)))
@@ -87,6 +87,13 @@ _THIS_EVENT = _events.c.id == sa.bindparam("this_event")
 _ACTION_OF_EVENT = sa.select(_events.c.action_id).where(_THIS_EVENT)
 _FINISH_OF_EVENT = table.update().where(table.c.id == _ACTION_OF_EVENT.scalar_subquery())
 _START_EVENT = _events.insert()
+_START_EVENTS = _START_EVENT.returning(_events.c.action_id, _events.c.id)
+_BEGUN = (
+    sa.select(_events.c.action_id, sa.func.max(_events.c.id))
+    .where(_events.c.action_id.in_(sa.bindparam("these_actions", expanding=True)))
+    .where(_events.c.event == sa.bindparam("this_event"), _events.c.finish_time.is_(None))
+    .group_by(_events.c.action_id)
+)
 _WANTED = (
     sa.select(table, sa.exists().where(_events.c.action_id == table.c.id).label("begun"))
     .where(table.c.finish_time.is_(None), table.c.action.not_in(ACCESSES))
@@ -374,23 +381,27 @@ def start_event(container_uuid: str, request_id: str, action: str, event: str) -
         return None
 
 
-def start_event_in(connection: sa.Connection, action_id: int | None, event: str, *, again: bool) -> int | None:
+def start_event_in(connection: sa.Connection, action_id: int, event: str, *, again: bool) -> int:
     """Record that a step of the action ``action_id`` begins, in the caller's transaction, and return the step's id.
 
     If ``again``, an earlier attempt may have recorded the step; then its id is returned.
     """
-    if action_id is None:
-        return None
+    return start_events_in(connection, [action_id], event, again=again)[action_id]
+
+
+def start_events_in(connection: sa.Connection, action_ids: Sequence[int], event: str, *, again: bool) -> dict[int, int]:
+    """Record that a step of each action begins, as ``start_event_in`` does, and return the steps' ids by action."""
+    if not action_ids:
+        return {}
+    found: dict[int, int] = {}
     if again:
-        begun = sa.select(_events.c.id).where(
-            _events.c.action_id == action_id, _events.c.event == event, _events.c.finish_time.is_(None)
-        )
-        noted = connection.execute(begun.order_by(_events.c.id.desc()).limit(1)).scalar()
-        if noted is not None:
-            return int(noted)
-    values = {"action_id": action_id, "event": event, "start_time": timeutils.utcnow()}
-    key = connection.execute(_START_EVENT, values).inserted_primary_key
-    return None if key is None else int(key[0])
+        asked = {"these_actions": list(action_ids), "this_event": event}
+        found = {action: int(ident) for action, ident in connection.execute(_BEGUN, asked)}
+    now = timeutils.utcnow()
+    missing = [{"action_id": each, "event": event, "start_time": now} for each in action_ids if each not in found]
+    if missing:
+        found |= {action: int(ident) for action, ident in connection.execute(_START_EVENTS, missing)}
+    return found
 
 
 @session.retry
@@ -425,7 +436,7 @@ def next_event(event_id: int, event: str) -> int | None:
     with session.writer() as connection:
         finish_event_in(connection, event_id, SUCCESS, None, last=False)
         found = connection.execute(_ACTION_OF_EVENT, {"this_event": event_id}).scalar()
-        return start_event_in(connection, found, event, again=True)
+        return None if found is None else start_event_in(connection, found, event, again=True)
 
 
 def _end_steps(connection: sa.Connection, action_id: int | None, now: datetime.datetime) -> None:

@@ -7,6 +7,7 @@ import enum
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
 import sqlalchemy as sa
@@ -57,18 +58,40 @@ _THESE = sa.select(table).where(table.c.uuid.in_(sa.bindparam("these_uuids", exp
 _OF_HOST = sa.select(table).where(table.c.host == sa.bindparam("this_host"))
 _UNREAD = {column.name: models.unread(column) for column in table.c}
 _IS_UNPLACED = sa.select(table.c.id).where(_THIS, *_WAITING)
-_CLAIM = table.update().where(
-    _THIS,
+_CLAIMABLE = (
     table.c.status == states.Status.CREATING,
     sa.or_(table.c.host.is_(None), table.c.host == sa.bindparam("this_host")),
 )
+_CLAIM = table.update().where(_THIS, *_CLAIMABLE)
 _AWAITS_REBOOT = sa.and_(
     table.c.status == states.Status.RESTARTING, table.c.task_state.is_not_distinct_from(states.TaskState.REBOOTING)
 )
-# Read after a claim: the action of the claim's first step, and whether the container is in any network.
-_AFTER_CLAIM = sa.select(
-    container_actions.OPEN.scalar_subquery().label("action_id"),
-    sa.exists().where(network_ports.table.c.container_uuid == sa.bindparam("this_uuid")).label("in_networks"),
+# Read after claims: the actions of which their first steps may be, and whether the containers are in any network.
+_actions = container_actions.table
+_AFTER_CLAIMS = (
+    sa.select(
+        table.c.uuid,
+        sa.exists().where(network_ports.table.c.container_uuid == table.c.uuid).label("in_networks"),
+        _actions.c.id.label("action_id"),
+        _actions.c.request_id,
+    )
+    .select_from(
+        table.outerjoin(
+            _actions,
+            sa.and_(
+                _actions.c.container_uuid == table.c.uuid,
+                _actions.c.action == sa.bindparam("this_action"),
+                sa.or_(
+                    _actions.c.request_id.in_(sa.bindparam("these_requests", expanding=True)),
+                    _actions.c.finish_time.is_(None),
+                ),
+            ),
+        )
+    )
+    .where(table.c.uuid.in_(sa.bindparam("these_uuids", expanding=True)))
+)
+_CLAIMED_NOW = sa.select(table.c.uuid, table.c.status, table.c.host, table.c.updated_at).where(
+    table.c.uuid.in_(sa.bindparam("these_uuids", expanding=True))
 )
 
 
@@ -462,20 +485,9 @@ def accept(
     session.repeat(attempt)
 
 
-def claim(
-    uuid: str,
-    hostname: str,
-    values: Mapping[str, Any],
-    *,
-    group_uuid: str | None = None,
-    step: tuple[str, str, str] | None = None,
-    volumes: tuple[str, Collection[str]] = ("", ()),
-    added_disk: tuple[str, int] = ("", 0),
-    withheld: int = 0,
-    quota: Mapping[str, int] | None = None,
-    disk_pool: tuple[str, int] | None = None,
-) -> Claimed:
-    """Write the claim of ``hostname`` for the container: ``values``, with the resources in ``values['cpuset']``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The claim of one container: ``values`` for its row, with the resources in ``values['cpuset']``.
 
     - ``step`` (request id, action, event) begins with the claim, if the action exists.
     - ``group_uuid`` is the container's group. Claims of one group wait for each other, so each claim sees the earlier
@@ -484,52 +496,207 @@ def claim(
       kept idle for the container. New volumes and withheld CPUs are charged to the container's project.
     - ``added_disk`` (project, GiB) is disk that ``values`` add, charged whatever the quota.
     - ``quota`` are the operator's default limits.
-    - ``disk_pool`` (uuid, GiB) is the disk pool of ``hostname``, and what the container takes of it. Claims of one pool
+    - ``disk_pool`` (uuid, GiB) is the disk pool of the host, and what the container takes of it. Claims of one pool
       wait for each other, so the hosts together never promise more than the pool has.
+    """
+
+    uuid: str
+    values: Mapping[str, Any]
+    group_uuid: str | None = None
+    step: tuple[str, str, str] | None = None
+    volumes: tuple[str, Collection[str]] = ("", ())
+    added_disk: tuple[str, int] = ("", 0)
+    withheld: int = 0
+    quota: Mapping[str, int] | None = None
+    disk_pool: tuple[str, int] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the claim changes no row but the container's and asks none."""
+        others = (self.group_uuid, self.withheld, self.volumes[1], self.added_disk[1])
+        return self.disk_pool is None and not any(others)
+
+
+def claim(uuid: str, hostname: str, values: Mapping[str, Any], **more: Any) -> Claimed:
+    """Write the claim of ``hostname`` for one container. ``more`` are further members of ``Wanted``.
 
     Raises ContainerNotFound if the container was deleted meanwhile, and Conflict if it waits for no host or another
     host has it. In both cases nothing may be started. Raises GroupRuleBroken if the group must not have another member
     on ``hostname``, ClaimRefused if the pool has too little left, and with ``quota`` ClaimOverQuota if the charges
     exceed the project's limits.
     """
-    request_id, action, event = step or (None, None, "")
-    written = {**values, "withheld_cpu": withheld, "host": hostname}
-    project_id, gib = added_disk
-
-    def attempt(again: bool) -> Claimed:
-        before = get(uuid) if withheld or volumes[1] else None
-        with session.writer() as connection:
-            if disk_pool is not None:  # before all other locks: a query before it would fix MariaDB's snapshot
-                _check_pool(connection, *disk_pool, uuid, hostname)
-            if before is not None:
-                _charge_claim(connection, before, withheld, volumes[1], quota)
-            if gib:  # before the group, because ``insert`` locks in this order
-                quotas.add(connection, project_id, {"disk": gib})
-            if group_uuid is not None:
-                _check_group(connection, group_uuid, uuid, hostname)
-            _take(connection, uuid, hostname, written)
-            generation = compute_nodes.next_generation(connection, hostname)
-            project_volumes.hold(connection, *volumes, hostname)
-            asked = container_actions.open_parameters(uuid, request_id, action)
-            after = connection.execute(_AFTER_CLAIM, asked).one()
-            event_id = container_actions.start_event_in(connection, after.action_id, event, again=again)
-            return Claimed(generation, event_id, bool(after.in_networks))
-
-    return session.repeat(attempt)
+    [outcome] = claim_many(hostname, [Wanted(uuid=uuid, values=values, **more)])
+    if isinstance(outcome, Claimed):
+        return outcome
+    raise outcome
 
 
-def _take(connection: sa.Connection, uuid: str, hostname: str, values: Mapping[str, Any]) -> None:
-    """Set ``values`` and the host of a container that waits for a host.
+def claim_many(hostname: str, wanted: Sequence[Wanted]) -> list[Claimed | exceptions.ZunError]:
+    """Write the claims of ``hostname`` for several containers in one transaction.
 
-    Raises ContainerNotFound, and Conflict if the container waits for no host.
+    Returns for each of ``wanted`` the result, or the error that ``claim`` raises; the others are claimed all the same.
+    The claims have consecutive generations of the host, in the order of ``wanted``.
     """
-    parameters = {**values, **_now(), "this_uuid": uuid, "this_host": hostname}
-    if connection.execute(_CLAIM, parameters).rowcount:
-        return
-    row = connection.execute(sa.select(table.c.status, table.c.host).where(table.c.uuid == uuid)).first()
-    if row is None:
-        raise exceptions.ContainerNotFound(container=uuid)
-    raise exceptions.Conflict(f"Container {uuid} is {row.status} on host {row.host}; it does not wait for a host.")
+
+    alone = len(wanted) == 1
+
+    def attempt(again: bool) -> list[Claimed | exceptions.ZunError]:
+        before = {row["uuid"]: row for row in _charged(wanted)}
+        failed: dict[str, exceptions.ZunError] = {}
+        with session.writer() as connection:
+            teams = _lock_for_claims(connection, wanted, before, hostname)
+            for each in wanted:
+                if not each.is_plain:
+                    try:
+                        with contextlib.nullcontext() if alone else connection.begin_nested():
+                            _claim_with_others(connection, hostname, each, before.get(each.uuid), teams)
+                    except exceptions.ZunError as exc:
+                        if alone or isinstance(exc, exceptions.Unavailable):
+                            raise
+                        failed[each.uuid] = exc
+            failed |= _take(connection, hostname, [each for each in wanted if each.is_plain])
+            claimed = [each for each in wanted if each.uuid not in failed]
+            found = _begun(connection, hostname, claimed, again=again) if claimed else {}
+        return [failed.get(each.uuid) or found[each.uuid] for each in wanted]
+
+    try:
+        return session.repeat(attempt)
+    except exceptions.ZunError as exc:
+        if not alone or isinstance(exc, exceptions.Unavailable):
+            raise
+        return [exc]
+
+
+def _charged(wanted: Sequence[Wanted]) -> list[session.Row]:
+    """Return the rows of the containers whose claims are charged to their projects."""
+    uuids = [each.uuid for each in wanted if each.withheld or each.volumes[1]]
+    return of_uuids(uuids) if uuids else []
+
+
+def _lock_for_claims(
+    connection: sa.Connection, wanted: Sequence[Wanted], before: Mapping[str, session.Row], hostname: str
+) -> dict[str, Group]:
+    """Lock what the claims count: the pool, then projects, then groups, in one order for all hosts. Return the groups.
+
+    All locks come before the first query, which would fix MariaDB's snapshot: what others commit until the last lock is
+    seen after it.
+    """
+    if pool := next((each.disk_pool[0] for each in wanted if each.disk_pool is not None), None):
+        aggregates.locked_pool(connection, pool, hostname)
+    projects = {row["project_id"] for row in before.values()}
+    if len(wanted) > 1:  # else the addition is the lock
+        projects |= {each.added_disk[0] for each in wanted if each.added_disk[1]}
+    quotas.lock_all(connection, projects)
+    teams: dict[str, Group] = {}
+    for group in sorted({each.group_uuid for each in wanted if each.group_uuid is not None}):
+        with contextlib.suppress(exceptions.GroupNotFound):  # its containers are refused one by one
+            teams[group] = Group.of(groups.lock(connection, group))
+    return teams
+
+
+def _claim_with_others(
+    connection: sa.Connection,
+    hostname: str,
+    wanted: Wanted,
+    before: session.Row | None,
+    teams: Mapping[str, Group],
+) -> None:
+    """Write a claim that counts in a pool, a project or a group. Raises the errors of ``claim``."""
+    project_id, gib = wanted.added_disk
+    if wanted.disk_pool is not None:
+        _check_pool(connection, *wanted.disk_pool, wanted.uuid, hostname)
+    if wanted.withheld or wanted.volumes[1]:
+        if before is None:
+            raise exceptions.ContainerNotFound(container=wanted.uuid)
+        _charge_claim(connection, before, wanted.withheld, wanted.volumes[1], wanted.quota)
+    if gib:
+        quotas.add(connection, project_id, {"disk": gib})
+    if wanted.group_uuid is not None:
+        _check_group(connection, wanted.group_uuid, teams.get(wanted.group_uuid), wanted.uuid, hostname)
+    for error in _take(connection, hostname, [wanted]).values():
+        raise error
+    project_volumes.hold(connection, *wanted.volumes, hostname)
+
+
+def _take(connection: sa.Connection, hostname: str, wanted: Sequence[Wanted]) -> dict[str, exceptions.ZunError]:
+    """Set the values and the host of containers that wait for a host.
+
+    Returns the errors by uuid: ContainerNotFound, and Conflict if the container waits for no host.
+    """
+    failed: dict[str, exceptions.ZunError] = {}
+    alike: dict[tuple[str, ...], list[Wanted]] = {}
+    for each in wanted:
+        alike.setdefault(tuple(sorted(each.values)), []).append(each)
+    for names, those in alike.items():
+        given = {"host": hostname, "this_host": hostname, **_now()}
+        for number, each in enumerate(those):
+            own = {**each.values, "withheld_cpu": each.withheld, "this_uuid": each.uuid}
+            given |= own if len(those) == 1 else {f"{name}_{number}": value for name, value in own.items()}
+        statement = _CLAIM if len(those) == 1 else _taking(len(those), (*names, "withheld_cpu"))
+        if connection.execute(statement, given).rowcount != len(those):
+            failed |= _not_taken(connection, hostname, [each.uuid for each in those], given["updated_at"])
+    return failed
+
+
+def _not_taken(
+    connection: sa.Connection, hostname: str, uuids: list[str], now: datetime.datetime
+) -> dict[str, exceptions.ZunError]:
+    """Return why rows that a claim should have set at ``now`` are not set."""
+    found = {row.uuid: row for row in connection.execute(_CLAIMED_NOW, {"these_uuids": uuids})}
+    failed: dict[str, exceptions.ZunError] = {}
+    for uuid in uuids:
+        row = found.get(uuid)
+        if row is None:
+            failed[uuid] = exceptions.ContainerNotFound(container=uuid)
+        elif (row.status, row.host, row.updated_at) != (states.Status.CREATING, hostname, now):
+            failed[uuid] = exceptions.Conflict(
+                f"Container {uuid} is {row.status} on host {row.host}; it does not wait for a host."
+            )
+    return failed
+
+
+@functools.lru_cache(maxsize=64)
+def _taking(count: int, names: tuple[str, ...]) -> sa.Update:
+    """Return the statement that claims ``count`` containers, each with its own values of the columns ``names``.
+
+    For two: ``SET cpuset = CASE WHEN uuid = :this_uuid_0 THEN :cpuset_0 WHEN uuid = :this_uuid_1 THEN :cpuset_1 END``.
+    """
+    uuids = [sa.bindparam(f"this_uuid_{number}", type_=table.c.uuid.type) for number in range(count)]
+    own = {}
+    for name in names:
+        values = (sa.bindparam(f"{name}_{number}", type_=table.c[name].type) for number in range(count))
+        own[name] = sa.case(*((table.c.uuid == uuid, value) for uuid, value in zip(uuids, values, strict=True)))
+    return table.update().where(table.c.uuid.in_(uuids), *_CLAIMABLE).values(own)
+
+
+def _begun(
+    connection: sa.Connection, hostname: str, claimed: Sequence[Wanted], *, again: bool
+) -> dict[str, Claimed]:
+    """Raise the host's generation and record the first steps of what was claimed. Return the results by uuid."""
+    last = compute_nodes.next_generation(connection, hostname, len(claimed))
+    steps = {each.uuid: each.step for each in claimed if each.step is not None}
+    _, action, event = next(iter(steps.values()), (None, None, ""))
+    asked = {
+        "these_uuids": [each.uuid for each in claimed],
+        "these_requests": sorted({request for request, _, _ in steps.values()}),
+        "this_action": action,
+    }
+    rows = connection.execute(_AFTER_CLAIMS, asked).all()
+    begins: dict[str, tuple[bool, int]] = {}  # whether it is of the claim's request, and the action
+    for row in rows:
+        if row.action_id is not None and row.uuid in steps:
+            found = (row.request_id == steps[row.uuid][0], row.action_id)
+            begins[row.uuid] = max(found, begins.get(row.uuid, found))
+    events = container_actions.start_events_in(connection, [ident for _, ident in begins.values()], event, again=again)
+    in_networks = {row.uuid for row in rows if row.in_networks}
+    return {
+        each.uuid: Claimed(
+            generation=last - len(claimed) + number if last else 0,
+            event_id=events[begins[each.uuid][1]] if each.uuid in begins else None,
+            in_networks=each.uuid in in_networks,
+        )
+        for number, each in enumerate(claimed, 1)
+    }
 
 
 def _charge_claim(
@@ -690,8 +857,9 @@ def _check_name(connection: sa.Connection, name: str, unique: Scope, project_id:
         raise exceptions.ContainerAlreadyExists(field="name", value=name)
 
 
-def _check_group(connection: sa.Connection, group_uuid: str, uuid: str, hostname: str) -> None:
-    group = Group.of(groups.lock(connection, group_uuid))
+def _check_group(connection: sa.Connection, group_uuid: str, group: Group | None, uuid: str, hostname: str) -> None:
+    if group is None:
+        raise exceptions.GroupNotFound(group=group_uuid)
     reason = group.broken_by(groups.held(connection, group_uuid, without=uuid), hostname)
     if reason is not None:
         raise exceptions.GroupRuleBroken(host=hostname, reason=reason)

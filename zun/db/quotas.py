@@ -25,7 +25,7 @@ ceiling, because the names are the operator's; if there is a limit, the rows are
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -240,6 +240,12 @@ def add(connection: sa.Connection, project_id: str, growth: Mapping[str, float])
 def lock(connection: sa.Connection, name: str) -> Ceiling:
     """Lock the row ``name`` until the transaction ends, and return its ceiling. The row must exist."""
     return session.rows(connection, _LOCKED_ROW, {"owner": name})[0]
+
+
+def lock_all(connection: sa.Connection, names: Iterable[str]) -> None:
+    """Lock the rows of those ``names`` that have one, in one order for all transactions."""
+    for name in sorted(names):
+        connection.execute(_LOCKED_ROW, {"owner": name}).all()
 
 
 def _fitting(

@@ -7,7 +7,7 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import oslo_messaging
@@ -21,10 +21,13 @@ from zun.common.context import RequestContext
 from zun.messaging import remote_values as values
 from zun.messaging import rpc, waiting
 from zun.objects.base import ZunObject
+from zun.objects.container import Claiming
 
 LOG = logging.getLogger(__name__)
 
 VERSION = "1.0"
+VERSIONS = {"save_claims": "1.1"}
+"""The versions of messages that are newer than ``VERSION``."""
 TIMEOUT = 60.0
 """Seconds for one call, with all its repetitions."""
 SIGN_SECONDS = 4
@@ -61,9 +64,7 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
         if objmethod == "restore":
             objinst.obj_set_defaults()
             changed = {name for name in objinst.fields if objinst.obj_attr_is_set(name)}
-        primitives = {
-            name: objinst.fields[name].to_primitive(objinst, name, getattr(objinst, name)) for name in changed
-        }
+        primitives = _primitives(objinst, changed)
         key = getattr(objinst, values.key_field(type(objinst)))
         answer = self._ask(
             context, "object_action",
@@ -91,6 +92,21 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
         )  # fmt: skip
         return values.decode(answer, context)
 
+    def save_claims(self, context: RequestContext, hostname: str, claims: Sequence[Claiming]) -> list[Any]:
+        """Do ``Container.save_claims``. Since version 1.1."""
+        sent = [
+            {
+                "key": each.container.uuid,
+                "changes": _primitives(each.container, each.container.obj_what_changed()),
+                "step": each.step,
+                "disk_pool": each.disk_pool,
+                "permit": each.permit,
+            }
+            for each in claims
+        ]
+        answer: list[Any] = values.decode(self._ask(context, "save_claims", hostname=hostname, claims=sent))
+        return answer
+
     def _ask(self, context: RequestContext, message: str, **arguments: Any) -> Any:
         deadline = time.monotonic() + self._timeout
         arguments |= {"time": timeutils.utcnow().isoformat(), "again": False}
@@ -98,11 +114,11 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
             began = time.monotonic()
             try:
                 with rpc.answers_from("zun-conductor"):
-                    return self._client.call(context, message, **arguments)
+                    return self._client.prepare(version=VERSIONS.get(message)).call(context, message, **arguments)
             except exceptions.DatabaseUnavailable as exc:
                 raise db_exc.DBConnectionError(exc) from exc
             except exceptions.HostUnavailable as exc:
-                what = f"{arguments['name']}.{arguments['function']}"
+                what = f"{arguments['name']}.{arguments['function']}" if "name" in arguments else message
                 if time.monotonic() >= deadline or waiting.is_leaving():
                     raise db_exc.DBConnectionError(
                         exceptions.Unavailable(f"No zun-conductor answers to {what}. Check that one runs.")
@@ -111,6 +127,11 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
             LOG.warning("No zun-conductor answers to %s; asking again. Check that one runs.", what)
             arguments["again"] = True
             waiting.pause(max(0.0, random.uniform(*PAUSE_SECONDS) - (time.monotonic() - began)))
+
+
+def _primitives(made: Any, names: Collection[str]) -> dict[str, Any]:
+    """Return the fields ``names`` of an object as they travel."""
+    return {name: made.fields[name].to_primitive(made, name, getattr(made, name)) for name in names}
 
 
 def reach_database(

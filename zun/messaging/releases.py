@@ -20,7 +20,7 @@ class Release:
 #: The last entry is the release under way. A test compares its versions with the code.
 RELEASES: Mapping[str, Release] = {
     "1.0": Release(compute="1.5", scheduler="1.2", conductor="1.0", objects={"Container": "1.3"}),
-    "1.1": Release(compute="1.7", scheduler="1.4", conductor="1.0", objects={"Container": "1.7"}),
+    "1.1": Release(compute="1.7", scheduler="1.4", conductor="1.1", objects={"Container": "1.7"}),
 }
 
 

@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from zun.common import exceptions
 from zun.common.disk_pools import DiskPool, PoolUse
 from zun.objects import base
 from zun.objects.container import Claimed
@@ -23,6 +24,7 @@ _OF_ARGUMENTS: Mapping[str, Callable[[Any], Any]] = {"$time": datetime.datetime.
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     **_OF_ARGUMENTS,
     "$claimed": lambda parts: Claimed(*parts),
+    "$error": lambda parts: _error(parts),
     "$disk_pool": lambda parts: DiskPool(*parts),
     "$pool_use": _pool_use,
 }
@@ -55,6 +57,17 @@ def encode(value: Any) -> Any:
             return [encode(each) for each in value]
         case _:
             return value
+
+
+def encode_outcome(outcome: Claimed | exceptions.ZunError) -> Any:
+    """Return the result of one of several claims as JSON values: ``{"$error": ["Conflict", "It waits for none."]}``."""
+    failed = isinstance(outcome, exceptions.ZunError)
+    return {"$error": [type(outcome).__name__, str(outcome)]} if failed else encode(outcome)
+
+
+def _error(parts: list[str]) -> exceptions.ZunError:
+    name, text = parts
+    return (exceptions.by_name(name) or exceptions.ZunError)(text)
 
 
 _NAME = f"{base.ZunObject.OBJ_SERIAL_NAMESPACE}.name"

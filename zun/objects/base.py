@@ -109,7 +109,7 @@ class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
     """Field -> the version that brought it, for example ``{"colour": "1.1"}``. Other fields came with 1.0."""
 
     @property
-    def obj_fields(self) -> Mapping[str, ovo_fields.Field]:
+    def obj_fields(self) -> Mapping[str, ovo_fields.Field]:  # type: ignore[override]  # looked up and iterated only
         """Return the fields by name. The library makes a list of the names, and searches it for each field it visits.
         """
         fields: Mapping[str, ovo_fields.Field] = self.fields

@@ -2,10 +2,11 @@
 """The container object, which the services send to each other and which reads and writes its row."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from oslo_utils import timeutils
 
+from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.departures import departed
 from zun.common.mounts import mounts_of, volume_names
@@ -40,6 +41,47 @@ def published_ports(exposed: Mapping[str, Any] | None) -> dict[str, Any]:
         for port, where in (exposed or {}).items()
         if isinstance(where, dict) and isinstance(number := where.get("host_port"), int) and number
     }
+
+
+class Claiming(NamedTuple):
+    """A container whose changed fields are the claim of a host, with the other arguments of ``save_claim``."""
+
+    container: "Container"
+    step: tuple[str, str, str] | None = None
+    disk_pool: str | None = None
+    permit: str | None = None
+
+    def wanted(self) -> db.Wanted:
+        it = self.container
+        changed = it.columns(it.obj_what_changed() - {"host"})
+        return db.Wanted(
+            uuid=it.uuid,
+            values=changed,
+            group_uuid=it.group_uuid,
+            step=self.step,
+            volumes=(it.project_id, volume_names(mounts_of(it))),
+            added_disk=(it.project_id, changed.get("disk", 0)),
+            withheld=withheld_cpus(it.cpuset),
+            quota=it.request.get(QUOTA),
+            disk_pool=None if self.disk_pool is None else (self.disk_pool, disk_promised(it)),
+        )
+
+
+def claim_rows(hostname: str, claims: Sequence[Claiming]) -> list[Claimed | exceptions.ZunError]:
+    """Do ``Container.save_claims`` in the database of this process."""
+    outcomes = db.claim_many(hostname, [each.wanted() for each in claims])
+    _note_claims(hostname, claims, outcomes)
+    return outcomes
+
+
+def _note_claims(
+    hostname: str, claims: Sequence[Claiming], outcomes: Sequence[Claimed | exceptions.ZunError]
+) -> None:
+    """Let the objects of written claims be as their rows are."""
+    for each, outcome in zip(claims, outcomes, strict=True):
+        if not isinstance(outcome, exceptions.ZunError):
+            each.container.host = hostname
+            each.container.obj_reset_changes()
 
 
 def _set(statuses: Collection[str] | None) -> frozenset[str] | None:
@@ -135,24 +177,34 @@ class Container(nouns.Container, base.ZunObject):
         VolumeElsewhere if a mounted volume is on another host, and ClaimOverQuota if the CPUs kept idle or the new
         volumes exceed the project's limits.
         """
-        changed = self.columns(self.obj_what_changed() - {"host"})
-        volumes = (self.project_id, volume_names(mounts_of(self)))
-        added_disk = (self.project_id, changed.get("disk", 0))
-        claimed = db.claim(
-            self.uuid,
-            hostname,
-            changed,
-            group_uuid=self.group_uuid,
-            step=step,
-            volumes=volumes,
-            added_disk=added_disk,
-            withheld=withheld_cpus(self.cpuset),
-            quota=self.request.get(QUOTA),
-            disk_pool=None if disk_pool is None else (disk_pool, disk_promised(self)),
-        )
-        self.host = hostname
-        self.obj_reset_changes()
-        return claimed
+        [outcome] = claim_rows(hostname, [Claiming(self, step, disk_pool, permit)])
+        if isinstance(outcome, exceptions.ZunError):
+            raise outcome
+        return outcome
+
+    @classmethod
+    def save_claims(
+        cls, context: RequestContext, hostname: str, claims: Sequence["Claiming"]
+    ) -> list[Claimed | exceptions.ZunError]:
+        """Do ``save_claim`` for several containers in one transaction.
+
+        Returns for each of ``claims`` the result, or the error that ``save_claim`` raises. A conductor of an older
+        release knows only the single one.
+        """
+        conductor: Any = cls.indirection_api
+        if conductor is None:
+            return claim_rows(hostname, claims)
+        if len(claims) == 1:
+            [(container, step, disk_pool, permit)] = claims
+            try:
+                return [container.save_claim(hostname, step, disk_pool, permit)]
+            except exceptions.Unavailable:
+                raise
+            except exceptions.ZunError as exc:
+                return [exc]
+        outcomes: list[Claimed | exceptions.ZunError] = conductor.save_claims(context, hostname, claims)
+        _note_claims(hostname, claims, outcomes)
+        return outcomes
 
     @base.remotable
     def save_changed_claim(

@@ -5,11 +5,15 @@ It may run twice for one container: after a crash, or because a message came twi
 before the runtime is touched.
 """
 
+from __future__ import annotations
+
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from oslo_db import exception as db_exc
 
@@ -28,11 +32,12 @@ from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.engine_watch import EngineWatch
 from zun.compute.host.holdings import Holdings
+from zun.compute.work.queue import QueueBusy
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.notifications import Notifier
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
-from zun.objects.container import Claimed
+from zun.objects.container import Claimed, Claiming
 from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY, cpuset_record, disk_promised, held_plan
 from zun.topology import Plan
 
@@ -51,6 +56,45 @@ LOST = (
     "Its creation was interrupted, and its record does not say any more which resources of its host it was to have. "
     "Delete it, and create it anew."
 )
+
+
+class Order(NamedTuple):
+    """One container to create here.
+
+    ``limits`` has the plan in ``cpuset`` and what else the claim must keep to. ``alternates`` and ``tried`` go back to
+    the schedulers with a refusal.
+    """
+
+    container: Container
+    limits: Mapping[str, Any]
+    alternates: Sequence[Mapping[str, Any]]
+    tried: Mapping[str, str]
+
+
+Later = Callable[[str, Callable[[], bool]], object]
+"""Takes what is left to do for the container of a uuid. It is to be done in the container's turn."""
+
+
+def _never(uuid: str, work: Callable[[], bool]) -> None:
+    raise AssertionError(f"nothing is left to do for {uuid}: there was one order")
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """One order on its way to a committed claim. ``by_default``: its container got its disk here."""
+
+    order: Order
+    began: float
+    by_default: bool
+    pool: DiskPool | None = None
+    claim: Claim | None = None
+    claimed: Claimed | None = None
+    error: exceptions.ZunError | None = None
+
+    def end(self, error: BaseException | None) -> None:
+        """Give the claim back if one of our own errors kept it from being committed. After any other nobody knows."""
+        if self.claim is not None and isinstance(error, exceptions.ZunError):
+            self.claim.abort()
 
 
 class Creation:
@@ -81,62 +125,136 @@ class Creation:
         self._objects = objects
         self._members = members
 
-    def create(
-        self,
-        context: RequestContext,
-        container: Container,
-        *,
-        limits: Mapping[str, Any],
-        alternates: Sequence[Mapping[str, Any]],
-        tried: Mapping[str, str],
-    ) -> bool:
-        """Claim, create, start if asked, and see in the kernel that it runs where it was planned.
+    def create(self, context: RequestContext, orders: Sequence[Order], later: Later = _never) -> bool:
+        """Claim for all ``orders`` together, and create the container of the first one.
 
-        Returns whether it was done, or refused: False for a container that has a claim on this host already.
+        Each container is created, started if asked, and seen in the kernel to run where it was planned. ``later`` gets
+        what is left to do for every other container.
+
+        Returns whether it was done for the first, or refused: False if it has a claim on this host already.
         """
-        with self._operations.queue.turn(key_of(container.uuid)):
-            if self._tracker.usage.claim(container.uuid) is not None:
-                LOG.info("Container %s is on this host already: its message came twice", container.uuid)
-                return False
-            by_default = self._set_default_disk(container)
-            began = time.monotonic()
-            try:
-                self._see_engine(context)
-                self._see_departed(container.uuid)
-                pool = ComputeNode.disk_pool(context, self._hostname) if disk_promised(container) else None
-                claim = self._tracker.container_claim(container, limits, own_disk=pool is None)
-                with claim, self._holdings.claiming(container, claim.plan):
-                    committed = self._commit(context, container, claim, pool, limits.get(PERMIT_KEY))
-            except exceptions.ClaimRefused as exc:
-                metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - began)
-                self._refuse(
-                    context,
-                    container,
-                    exc,
-                    by_default=by_default,
-                    permit=limits.get(ATTEMPT_KEY),
-                    alternates=alternates,
-                    tried=tried,
-                )
-                return True
-            if committed is not None:  # from here on its row says what it holds
-                metrics.CLAIM_SECONDS.labels("kept").observe(time.monotonic() - began)
-                self._build(context, container, claim.plan, committed)
-                metrics.CREATE_SECONDS.labels(container.status).observe(time.monotonic() - began)
-            return True
+        first, *others = {each.container.uuid: each for each in orders}.values()
+        uuid = first.container.uuid
+        with self._operations.queue.turn(key_of(uuid)):
+            with contextlib.ExitStack() as turns:
+                mine = [first]
+                for each in others:
+                    try:
+                        turns.enter_context(self._operations.queue.turn(key_of(each.container.uuid), patience=0))
+                        mine.append(each)
+                    except QueueBusy:  # its message came twice
+                        later(each.container.uuid, functools.partial(self.create, context, [each]))
+                left = self._claim(context, mine)
+            for each in mine[1:]:
+                later(each.container.uuid, left[each.container.uuid])
+            return left[uuid]()
+
+    def _claim(self, context: RequestContext, orders: Sequence[Order]) -> dict[str, Callable[[], bool]]:
+        """Commit the claims that fit, and give every other container back. Return what is left to do, by uuid."""
+        left: dict[str, Callable[[], bool]] = {}
+        attempts: list[_Attempt] = []
+        for order in orders:
+            uuid = order.container.uuid
+            if self._tracker.usage.claim(uuid) is not None:
+                LOG.info("Container %s is on this host already: its message came twice", uuid)
+                left[uuid] = lambda: False
+            else:
+                attempts.append(_Attempt(order, time.monotonic(), self._set_default_disk(order.container)))
+        try:
+            self._hold(context, attempts)
+            fit = [(each.order.container, each.claim.plan) for each in attempts if each.claim is not None]
+            with self._holdings.claiming_many(fit) as refused:
+                for each in attempts:
+                    each.error = refused.get(each.order.container.uuid, each.error)
+                self._commit(context, [each for each in attempts if each.error is None])
+        except BaseException as exc:
+            for each in attempts:
+                each.end(exc)
+            raise
+        for each in attempts:
+            each.end(each.error)
+        for attempt in sorted(attempts, key=lambda each: each.error is not None):  # what was claimed is told together
+            left[attempt.order.container.uuid] = self._end_claim(context, attempt)
+        return left
+
+    def _hold(self, context: RequestContext, attempts: Sequence[_Attempt]) -> None:
+        """Let each container hold its resources here until they are committed, or note why it cannot."""
+        pool = None
+        try:
+            self._see_engine(context)
+            if any(disk_promised(each.order.container) for each in attempts):
+                pool = ComputeNode.disk_pool(context, self._hostname)
+        except exceptions.ClaimRefused as exc:
+            for each in attempts:
+                each.error = exc
+            return
+        for each in attempts:
+            each.error = self._departed(each.order.container.uuid)
+            each.pool = pool if disk_promised(each.order.container) else None
+        fit = [each for each in attempts if each.error is None]
+        asked = [(each.order.container, each.order.limits) for each in fit]
+        for each, claim in zip(fit, self._tracker.container_claims(asked, own_disk=pool is None), strict=True):
+            if isinstance(claim, Claim):
+                each.claim = claim
+            else:
+                each.error = claim
+
+    def _commit(self, context: RequestContext, attempts: Sequence[_Attempt]) -> None:
+        """Write the claims to the rows, in one transaction, and that the creations begin. Note the outcome of each.
+
+        If the database does not say whether the claims are written, they are kept until their containers are looked at
+        again. Whether one more of a group may be here, which host has a volume, and how much the disk pool has left, is
+        known for certain only now.
+        """
+        if not attempts:
+            return
+        step = (context.request_id, "create", event_of("create"))
+        claims = []
+        for each in attempts:
+            container = each.order.container
+            assert each.claim is not None
+            container.cpuset = cpuset_record(each.claim.plan, self._tracker.topology)
+            container.task_state = TaskState.CREATING
+            pool = None if each.pool is None else each.pool.uuid
+            claims.append(Claiming(container, step, pool, each.order.limits.get(PERMIT_KEY)))
+        for each, outcome in zip(attempts, Container.save_claims(context, self._hostname, claims), strict=True):
+            if isinstance(outcome, exceptions.ZunError):
+                each.error = outcome
+            else:
+                each.claimed = outcome
+
+    def _end_claim(self, context: RequestContext, attempt: _Attempt) -> Callable[[], bool]:
+        """Tell others how the attempt ended. Return what is left to do for the container."""
+        container, error = attempt.order.container, attempt.error
+        if isinstance(error, exceptions.ClaimRefused):
+            metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - attempt.began)
+            self._refuse(context, attempt.order, error, by_default=attempt.by_default)
+            return lambda: True
+        if error is not None:
+            LOG.info("Container %s needs no host any more: %s", container.uuid, error)
+            # Schedulers do not look before they choose: what they booked here is free again.
+            self._scheduler_api.host_changed(
+                context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
+            )
+            return lambda: True
+        assert attempt.claim is not None and attempt.claimed is not None
+        plan = attempt.claim.plan
+        LOG.info("Claimed CPUs %s and memory nodes %s for container %s", plan.cpus, plan.mems, container.uuid)
+        metrics.CLAIM_SECONDS.labels("kept").observe(time.monotonic() - attempt.began)
+        self._holdings.tell(context, container, attempt.claimed.generation)
+        return functools.partial(self._create_claimed, context, container, attempt)
+
+    def _create_claimed(self, context: RequestContext, container: Container, attempt: _Attempt) -> bool:
+        assert attempt.claim is not None
+        self._build(context, container, attempt.claim.plan, attempt.claimed)
+        metrics.CREATE_SECONDS.labels(container.status).observe(time.monotonic() - attempt.began)
+        return True
 
     def _refuse(
-        self,
-        context: RequestContext,
-        container: Container,
-        why: exceptions.ClaimRefused,
-        *,
-        by_default: bool,
-        permit: str | None,
-        alternates: Sequence[Mapping[str, Any]],
-        tried: Mapping[str, str],
+        self, context: RequestContext, order: Order, why: exceptions.ClaimRefused, *, by_default: bool
     ) -> None:
         """Give the container back to the schedulers as it came. ``by_default``: it got its disk here."""
+        container = order.container
         LOG.info("Container %s does not fit: %s", container.uuid, why)
         container.cpuset = container.task_state = None
         if by_default:  # the next host may have another default, or none
@@ -154,9 +272,9 @@ class Creation:
             container,
             host=self._hostname,
             reason=str(why),
-            tried=tried,
-            alternates=alternates,
-            permit=permit,
+            tried=order.tried,
+            alternates=order.alternates,
+            permit=order.limits.get(ATTEMPT_KEY),
         )
 
     def _see_engine(self, context: RequestContext) -> None:
@@ -166,10 +284,11 @@ class Creation:
         if not self._engine.look(context):
             raise exceptions.RuntimeAway()
 
-    def _see_departed(self, uuid: str) -> None:
-        """Raise ClaimRefused if this host has yet to delete what the container left here. It has the same name."""
-        if self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None:
-            raise exceptions.ClaimRefused(host=self._hostname, reason="the container has left this host a moment ago")
+    def _departed(self, uuid: str) -> exceptions.ClaimRefused | None:
+        """Return a refusal if this host has yet to delete what the container left here. It has the same name."""
+        if self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is None:
+            return None
+        return exceptions.ClaimRefused(host=self._hostname, reason="the container has left this host a moment ago")
 
     def resume(self, context: RequestContext, uuid: str) -> bool:
         """Go on with a creation whose claim was committed. Returns whether the container is being created."""
@@ -201,45 +320,6 @@ class Creation:
             return False
         container.disk = disk
         return True
-
-    def _commit(
-        self,
-        context: RequestContext,
-        container: Container,
-        claim: Claim,
-        pool: DiskPool | None,
-        permit: str | None,
-    ) -> Claimed | None:
-        """Write the claim to the row, and that the creation begins. None when the container does not wait for this
-        host any more. If the database does not say whether the claim is written, it is kept until the container is
-        looked at again.
-
-        Raises ClaimRefused: whether one more of its group may be here, which host has a volume, and how much the disk
-        pool has left, is known for certain only now.
-        """
-        container.cpuset = cpuset_record(claim.plan, self._tracker.topology)
-        container.task_state = TaskState.CREATING
-        try:
-            step = (context.request_id, "create", event_of("create"))
-            claimed = container.save_claim(self._hostname, step, None if pool is None else pool.uuid, permit)
-        except exceptions.ClaimRefused:
-            raise
-        except (exceptions.ContainerNotFound, exceptions.Conflict) as exc:
-            LOG.info("Container %s needs no host any more: %s", container.uuid, exc)
-            claim.abort()
-            # Schedulers do not look before they choose: what they booked here is free again.
-            self._scheduler_api.host_changed(
-                context, host=self._hostname, generation=self._tracker.generation, uuid=container.uuid
-            )
-            return None
-        LOG.info(
-            "Claimed CPUs %s and memory nodes %s for container %s",
-            container.cpuset["cpuset_cpus"],
-            container.cpuset["cpuset_mems"],
-            container.uuid,
-        )
-        self._holdings.tell(context, container, claimed.generation)
-        return claimed
 
     def _build(
         self, context: RequestContext, container: Container, plan: Plan, committed: Claimed | None = None

@@ -7,9 +7,10 @@ into the queue, and nothing else. ``step`` decides; this performs.
 
 import contextlib
 import datetime
+import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
 from zun.common.states import Kind, Status
-from zun.compute.container.creation import Creation
+from zun.compute.container.creation import Creation, Order
 from zun.compute.container.departures import Departures
 from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
@@ -69,6 +70,7 @@ class Road:
         self._hostname = hostname
         self._queue = queue
         self._tracker = tracker
+        self._creation = creation
         self._lifecycle = lifecycle
         self._attachments = attachments
         self._reconciler = reconciler
@@ -107,11 +109,26 @@ class Road:
         }
         self._settle_claim = resizer.settle
 
-    def propose(self, context: RequestContext, uuid: str, create: Callable[[], bool]) -> None:
-        """Have a container created here with the plan of a scheduler, which ``create`` has. Returns at once.
+    def propose(self, context: RequestContext, orders: Sequence[Order]) -> None:
+        """Have containers created here with the plans of a scheduler. Returns at once.
 
-        ``create`` returns whether that was done: if not, the container is looked at like any other.
+        The first one's turn is that of the claims of all; then each is created in its own turn.
         """
+        uuids = [each.container.uuid for each in orders]
+        later = functools.partial(self._propose, context)
+
+        def create() -> bool:
+            try:
+                return self._creation.create(context, orders, later)
+            except BaseException:
+                for each in uuids[1:]:  # nobody else knows whether their claims are committed
+                    self._queue.put(key_of(each))
+                raise
+
+        self._propose(context, uuids[0], create)
+
+    def _propose(self, context: RequestContext, uuid: str, create: Callable[[], bool]) -> None:
+        """Have ``create`` run in the turn of the container. If it returns False, the container is looked at then."""
         with self._lock:
             self._proposals[uuid] = context, create
         self._queue.put(key_of(uuid))

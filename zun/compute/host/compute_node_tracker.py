@@ -7,7 +7,7 @@ memory first, under the lock, so that no two threads can take the same CPU; the 
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zun.common import exceptions
@@ -205,32 +205,57 @@ class ComputeNodeTracker:
         A scheduler may have heard of a change of the host's aggregates before. A message can tell anything, so they are
         read, before a claim is refused.
         """
-        before = self._topology
-        try:
-            return self._claim(container, limits or {}, own_disk)
-        except exceptions.ClaimRefused:
-            self._read_ratios(admin_context())
-            if self._topology == before:
-                raise
-        return self._claim(container, limits or {}, own_disk)
+        [claim] = self.container_claims([(container, limits or {})], own_disk=own_disk)
+        if isinstance(claim, Claim):
+            return claim
+        raise claim
 
-    def _claim(self, container: Container, limits: Mapping[str, Any], own_disk: bool) -> Claim:
-        wanted = Wanted(container.uuid, placement_request(container), disk_promised(container))
+    def container_claims(
+        self, asked: Sequence[tuple[Container, Mapping[str, Any]]], *, own_disk: bool = True
+    ) -> list[Claim | exceptions.Conflict]:
+        """Claim for several containers with their limits, one after the other, before anybody else claims.
+
+        Returns for each the claim, or the error that ``container_claim`` raises.
+        """
+        requests = [(Wanted(each.uuid, placement_request(each), disk_promised(each)), limits) for each, limits in asked]
+        before = self._topology
+        claims = self._claims(requests, own_disk)
+        refused = [number for number, each in enumerate(claims) if isinstance(each, exceptions.ClaimRefused)]
+        if refused:
+            self._read_ratios(admin_context())
+            if self._topology != before:
+                again = self._claims([requests[number] for number in refused], own_disk)
+                for number, claim in zip(refused, again, strict=True):
+                    claims[number] = claim
+        return claims
+
+    def _claims(
+        self, requests: Sequence[tuple[Wanted, Mapping[str, Any]]], own_disk: bool
+    ) -> list[Claim | exceptions.Conflict]:
+        claims: list[Claim | exceptions.Conflict] = []
         with self._lock:
-            if self._usage.claim(wanted.uuid) is not None:
-                raise exceptions.Conflict(f"Container {wanted.uuid} holds resources of {self._hostname} already.")
-            resources = Resources(
-                hostname=self._hostname,
-                topology=self._topology,
-                usage=self._usage,
-                generation=self._generation,
-                disk_limit=self._disk_limit if own_disk else None,
-                disk_used=sum(self._disks.values()),
-                enable_cpu_pinning=self._enable_cpu_pinning,
-            )
-            claim = Claim(resources, wanted, limits, self.release)
-            self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
-            self._disks[wanted.uuid] = wanted.disk
+            for wanted, limits in requests:
+                try:
+                    claims.append(self._claim(wanted, limits, own_disk))
+                except exceptions.Conflict as exc:  # ClaimRefused is one
+                    claims.append(exc)
+        return claims
+
+    def _claim(self, wanted: Wanted, limits: Mapping[str, Any], own_disk: bool) -> Claim:
+        if self._usage.claim(wanted.uuid) is not None:
+            raise exceptions.Conflict(f"Container {wanted.uuid} holds resources of {self._hostname} already.")
+        resources = Resources(
+            hostname=self._hostname,
+            topology=self._topology,
+            usage=self._usage,
+            generation=self._generation,
+            disk_limit=self._disk_limit if own_disk else None,
+            disk_used=sum(self._disks.values()),
+            enable_cpu_pinning=self._enable_cpu_pinning,
+        )
+        claim = Claim(resources, wanted, limits, self.release)
+        self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
+        self._disks[wanted.uuid] = wanted.disk
         return claim
 
     def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:

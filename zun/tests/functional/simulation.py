@@ -29,6 +29,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
 from zun.common.states import Status
+from zun.compute.container.creation import Order
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.inventory import inventory
 from zun.compute.host.shared_pool import SharedPool
@@ -311,7 +312,8 @@ class World:
     def create(self, context: Any, host: str, container: Container, **arguments: Any) -> None:
         row = dict(container)
         self._to_agent(
-            host, lambda agent: agent.parts.creation.create(context, Container.from_row(context, row), **arguments)
+            host,
+            lambda agent: agent.parts.creation.create(context, [Order(Container.from_row(context, row), **arguments)]),
         )
 
     def look(self, context: Any, host: str, uuid: str) -> None:

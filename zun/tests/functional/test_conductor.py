@@ -48,6 +48,7 @@ from zun.objects import (
     ZunService,
 )
 from zun.objects.base import ZunObject
+from zun.objects.container import Claimed, Claiming
 from zun.scheduler import filters, weighers
 from zun.scheduler.host_table import HostTable
 from zun.scheduler.select import select
@@ -313,6 +314,74 @@ def test_calls_and_refusals_are_counted(things, as_host, transport, conductor):
     with pytest.raises(exceptions.ZunError):
         ConductorAPI(transport, "two").object_class_action_versions(CONTEXT, "Container", "evil", {}, (), {})
     assert [new - old for new, old in zip(counts(), before, strict=True)] == [1, 0, 1, 1, 0]
+
+
+def claiming(container, permit=None, **changes):
+    container.cpuset = rows.CPUSET
+    for name, value in changes.items():
+        setattr(container, name, value)
+    return Claiming(container, ("req-1", "create", "compute__do_container_create"), None, permit)
+
+
+def test_claims_are_written_together_as_their_rules_allow(things, as_host, caplog):
+    more = [rows.container()["uuid"] for _ in range(4)]
+    permitted = {uuid: Permits().permit("one", uuid) for uuid in more}
+    asked = [
+        claiming(things.object(more[0]), permitted[more[0]]),
+        claiming(things.object(things.waiting), permitted[more[0]]),
+        claiming(things.object(more[1]), permitted[more[1]], memory=9999),
+        claiming(things.object(more[2]), permitted[more[2]]),
+        claiming(things.object(more[3]), permitted[more[3]], project_id="other"),
+        claiming(Container(CONTEXT, uuid=uuidutils.generate_uuid(), project_id="demo")),
+    ]
+    with as_host("one"):
+        found = Container.save_claims(CONTEXT, "one", asked)
+    done = [0, 3]
+    for number, (each, outcome) in enumerate(zip(asked, found, strict=True)):
+        if number in done:
+            assert isinstance(outcome, Claimed) and each.container.host == "one"
+        else:
+            assert isinstance(outcome, exceptions.ContainerNotFound), "a host learns nothing more"
+    assert found[3].generation == found[0].generation + 1
+    assert {row["uuid"] for row in containers.claims(["one"])} >= {more[0], more[2]}
+    assert {containers.get(uuid)["host"] for uuid in (things.waiting, more[1], more[3])} == {None}
+    for reason in (f"no scheduler sent container {things.waiting} there", "it wrote memory", "it wrote project_id"):
+        assert reason in caplog.text
+
+
+def test_claims_of_another_host_are_refused(things, as_host):
+    uuids = [rows.container()["uuid"] for _ in range(2)]
+    asked = [claiming(things.object(uuid), Permits().permit("two", uuid)) for uuid in uuids]
+    with as_host("one"):
+        found = Container.save_claims(CONTEXT, "two", asked)
+    assert [type(each) for each in found] == [exceptions.ContainerNotFound] * 2
+    assert {containers.get(uuid)["host"] for uuid in uuids} == {None}
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        [{"key": "a"}, {"key": "a"}],
+        [{"changes": {}}, {"key": 1}],
+        [{"key": "a", "changes": 1}, {"key": "b", "changes": {"cpuset": 1}, "permit": 5}],
+        [1, 2],
+        [{"key": "a", "changes": {}, "step": ["x"] * 9}] * 2,
+    ],
+    ids=["twice", "no-keys", "no-changes", "no-claims", "strange-steps"],
+)
+def test_malformed_claims_write_nothing(claims, things, transport, conductor):
+    before = dump()
+    api = ConductorAPI(transport, "one")
+    for each in claims:
+        if isinstance(each, dict) and each.get("key") in ("a", "b"):
+            each["key"] = {"a": things.waiting, "b": things.container}[each["key"]]
+    try:
+        found = api._ask(CONTEXT, "save_claims", hostname="one", claims=claims)
+    except exceptions.ZunError:
+        pass
+    else:
+        assert all("$error" in each for each in found)
+    assert dump() == before
 
 
 def remotable():

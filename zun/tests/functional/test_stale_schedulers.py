@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from zun.compute.container.creation import Order
 from zun.compute.host.inventory import inventory
 from zun.db import containers as db
 from zun.objects import Container
@@ -39,7 +40,7 @@ class Deaf(World):
     def create_on(self, name, context, **fields):
         """Let another scheduler make a choice that this scheduler does not hear of."""
         container = new_container(context, **fields)
-        self.agents[name].parts.creation.create(context, container, limits={}, alternates=[], tried={})
+        self.agents[name].parts.creation.create(context, [Order(container, {}, [], {})])
         assert db.get(container.uuid)["status"] == "Running"
         return container
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows as short as the tables allow, and threads that start together."""
 
+import contextlib
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -134,3 +135,18 @@ def together(count, work):
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run, range(count)))
+
+
+@contextlib.contextmanager
+def written():
+    """Every statement that the writers send meanwhile."""
+    statements, engine = [], session.engine()
+
+    def note(connection, cursor, statement, parameters, context, many):
+        statements.append(statement)
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
 import decimal
 import json
 
@@ -11,7 +10,7 @@ from oslo_utils import timeutils
 
 from zun.common import exceptions
 from zun.db import compute_nodes, containers, models, quotas, session
-from zun.tests.unit.db.rows import CPUSET, clear, container, group, node, together, values
+from zun.tests.unit.db.rows import CPUSET, clear, container, group, node, together, values, written
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -242,21 +241,6 @@ def test_what_fits_is_let_through_and_nothing_else(database, steps, pick):
         for name in DEFAULTS:
             assert used[name] == pytest.approx(total(name))
             assert ceiling.get(name) is None or ceiling[name] >= used[name] - 1e-6
-
-
-@contextlib.contextmanager
-def written():
-    """Every statement that the writers send meanwhile."""
-    statements, engine = [], session.engine()
-
-    def note(connection, cursor, statement, parameters, context, many):
-        statements.append(statement)
-
-    sa.event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", note)
 
 
 def sums(statements):
