@@ -96,7 +96,8 @@ class SetPlacer:
         if len(choices) < len(containers):
             self._table.catch_up()
             choices = self._decide(spec, rules, containers, rows)
-        others = [row for row in _living(rows) if row not in waiting]
+        sent = {row["uuid"] for row in waiting}
+        others = [row for row in _living(rows) if row["uuid"] not in sent]
         enough = len(others) + len(choices) >= rules.min_count or not _is_one_request(waiting, others)
         if not enough:
             for container in containers:

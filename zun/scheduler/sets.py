@@ -25,6 +25,7 @@ from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.select import Choice, admitted_by, informed
 from zun.topology import CpuSet, Refusal
 from zun.topology.cpuset import NO_CPUS
+from zun.topology.together import at_most
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,16 @@ def place(
     filling = _Filling(spec, rules, wanted, filters, present, _spread_over(table, rules, present))
     if rules.pack == NONE:
         return filling.fill(best_first)
+    domains = _domains(best_first, rules.pack, _packed_in(table, rules, present))
+    bounded = [(filling.at_most(domain), domain) for domain in domains]
     most: list[Choice] = []
-    for domain in _domains(best_first, rules.pack, _packed_in(table, rules, present)):
+    # A domain that may have room for all comes first, the best one before others; then those that may take most.
+    for bound, domain in sorted(bounded, key=lambda each: -min(each[0], wanted)):
+        if bound <= len(most):
+            break
         found = filling.fill(domain)
         if len(found) > len(most):
             most = found
-        if len(most) == wanted:
-            break
     return most
 
 
@@ -134,6 +138,15 @@ class _Filling:
             if over_property and choices:
                 used.add(domain)
         return found
+
+    def at_most(self, hosts: Iterable[HostState]) -> int:
+        """Return an upper bound on the members that these hosts take; far cheaper than ``fill``."""
+        apart = self.rules.spread == CELL
+        total = 0
+        for host in hosts:
+            closed = self.present.cells.get(host.hostname, NO_CPUS) if apart else None
+            total += min(self.rules.most_per_host, at_most(host.topology, host.usage, self.spec.placement, closed))
+        return min(total, self.wanted)
 
     def _on(self, host: HostState, spec: RequestSpec, most: int) -> tuple[list[Choice], RequestSpec]:
         """Return the places of up to ``most`` members on one host, and the request of the next member."""

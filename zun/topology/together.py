@@ -36,7 +36,8 @@ def together(
     """
     found = list(_one_by_one(topology, usage, request, most, apart))
     wanted = min(most, at_most(topology, usage, request, apart))
-    if len(found) >= wanted or request.numa_affinity != "require" or not request.dedicated:
+    # Of containers on one cell each, a cell takes as many in any order.
+    if len(found) >= wanted or request.numa_nodes == 1 or request.numa_affinity != "require":
         return found
     search = _Search(topology, request, wanted, apart is not None)
     return max(found, search.best(usage, apart or NO_CPUS), key=len)
