@@ -10,7 +10,8 @@ is the way from the cast of a create to the claim committed by a compute service
 are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh env)"``); ``peers`` are the schedulers of
 Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run);
 ``huge`` runs only if it is named: a cloud of 100,000 hosts and 2 million containers, from the start of a scheduler to
-its decisions, in SQLite or in the empty database ``--database URL``.
+its decisions, in SQLite or in the empty database ``--database URL``; so do ``sets``, sets of containers beside single
+ones on the ground of ``service``, and ``burst``, ten sets at once with every service in one process.
 ``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500). ``--curves``
 draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
@@ -30,11 +31,16 @@ from oslo_service import backend
 
 backend.init_backend(backend.BackendType.THREADING)  # before anything imports oslo.messaging
 
-from benchmarks.scheduling import core, curves, huge, peers, service  # noqa: E402
+from benchmarks.scheduling import core, curves, huge, peers, service, sets  # noqa: E402
 
 CORE_GOALS = {1000: "5000/s, p99 500 us", 10000: "2000/s, p99 1000 us"}
 MEMORY_GOALS = {10000: "150"}
 SERVICE_GOALS = {1000: "250/s, p99 60 ms"}
+SETS_GOALS = {
+    "sets of 16 on one host": "8 x",
+    "sets of 16 over 16 hosts": "2 x",
+    "burst of 10 sets of 100": "600/s",
+}
 PARTS = ("core", "packing", "memory", "service", "peers")
 HUGE = 100_000
 HUGE_GOALS = {"start_seconds": "90", "rss_growth_mib": "1024", "p99_us": "3000"}
@@ -94,6 +100,26 @@ def run_service(hosts: list[int], claims: int, conductor: bool) -> list[dict[str
     return rows
 
 
+def run_sets(hosts: int, claims: int) -> list[dict[str, Any]]:
+    rows = sets.run(*_urls(), hosts, claims)
+    single = rows[0]["per_second"]
+    print(f"\n{'what':>28} {'claims/s':>9} {'ratio':>6} {'CPU ms':>7}   goal")
+    for row in rows:
+        spent = sum(row["cpu_ms"].values())
+        ratio = row["per_second"] / single
+        goal = SETS_GOALS.get(row["what"], "")
+        print(f"{row['what']:>28} {row['per_second']:>9.0f} {ratio:>6.1f} {spent:>7.2f}   {goal}")
+        print("       CPU time of a claim: " + ", ".join(f"{k} {v:.2f} ms" for k, v in row["cpu_ms"].items()))
+    return rows
+
+
+def run_burst(folder: str, claims: int) -> dict[str, Any]:
+    row = sets.in_process(folder, 10, claims // 10)
+    spent = row["cpu_ms"]["process"]
+    print(f"\nburst of 10 sets, {claims} containers, one process: {row['per_second']:.0f} claims/s, CPU {spent:.2f} ms a claim   goal 1000/s")
+    return row
+
+
 def run_peers(hosts: list[int]) -> list[dict[str, Any]]:
     print(f"\n{'scheduler':>12} {'hosts':>6} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8}")
     rows = peers.run(hosts)
@@ -145,7 +171,7 @@ def _urls() -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--part", action="append", choices=(*PARTS, "huge"))
+    parser.add_argument("--part", action="append", choices=(*PARTS, "huge", "sets", "burst"))
     parser.add_argument("--hosts", type=int, nargs="+", help="1000 and 10000, and for huge 100000")
     parser.add_argument("--count", type=int)
     parser.add_argument("--conductor", action="store_true", help="service: hosts reach the database through one")
@@ -165,6 +191,10 @@ def main() -> int:
             results["memory"] = run_memory(max(hosts), folder)
         if "service" in parts:
             results["service"] = run_service(hosts, options.count or 1500, options.conductor)
+        if "sets" in parts:
+            results["sets"] = run_sets(options.hosts[0], options.count or 960)
+        if "burst" in parts:
+            results["burst"] = run_burst(folder, options.count or 1000)
         if "peers" in parts:
             results["peers"] = run_peers(hosts)
         if "huge" in parts:

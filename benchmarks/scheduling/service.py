@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
@@ -36,6 +36,7 @@ from zun.cmd import program
 from zun.common.context import RequestContext
 from zun.common.secrets import Cipher
 from zun.compute.container.creation import Order
+from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.host_parts import HostParts
@@ -46,7 +47,7 @@ from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.messaging import rpc
-from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.compute_api import MANY, ComputeAPI, Request
 from zun.messaging.conductor_api import ConductorAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
@@ -70,6 +71,15 @@ class SharedQueue(ComputeAPI):
     def create(self, context: RequestContext, host: str, container: Container, **arguments: Any) -> None:
         arguments["limits"] = {**arguments["limits"], HOST: host}
         self._tell(context, AGENTS, "create", container=container, **arguments)
+
+
+    def create_many(self, context: RequestContext, host: str, requests: Sequence[Request]) -> None:
+        orders = [
+            {"limits": {**each["limits"], HOST: host}, "alternates": each["alternates"], "tried": each["tried"]}
+            for each in requests
+        ]
+        containers = [each["container"] for each in requests]
+        self._tell(context, AGENTS, "create_many", version=MANY, containers=containers, orders=orders)
 
 
 class Witness(SchedulerAPI):
@@ -118,6 +128,8 @@ class Silent:
 class Agents:
     """The RPC surface of zun-compute, for every host."""
 
+    target = ComputeEndpoint.target
+
     def __init__(self, transport: Any, report: Connection, workers: int) -> None:
         self._scheduler = Witness(transport, report)
         self._workers = ThreadPoolExecutor(workers)
@@ -135,6 +147,22 @@ class Agents:
         tried: Mapping[str, str],
     ) -> None:
         self._workers.submit(self._create, context, container, limits=limits, alternates=alternates, tried=tried)
+
+    @rpc.quick
+    def create_many(
+        self, context: RequestContext, *, containers: Sequence[Container], orders: Sequence[Mapping[str, Any]]
+    ) -> None:
+        pairs = zip(containers, orders, strict=True)
+        self._workers.submit(self._create_many, context, [Order(container, **order) for container, order in pairs])
+
+    def _create_many(self, context: RequestContext, orders: Sequence[Order]) -> None:
+        host = orders[0].limits[HOST]
+        if isinstance(ZunObject.indirection_api, EachHost):
+            ZunObject.indirection_api.play(host)
+        later: list[Callable[[], bool]] = []
+        self._hosts[host].creation.create(context, orders, lambda _, work: later.append(work))
+        for work in later:
+            work()
 
     def _create(self, context: RequestContext, container: Container, *, limits: Mapping[str, Any], **more: Any) -> None:
         if isinstance(ZunObject.indirection_api, EachHost):
@@ -300,7 +328,8 @@ class Cloud:
             self._controls.append(control)
         answers = [control.recv() for control in self._controls]
         self.load_seconds = answers[0]
-        self._api = SchedulerAPI(rpc.get_transport(conf, rabbit))
+        self.transport = rpc.get_transport(conf, rabbit)
+        self._api = SchedulerAPI(self.transport)
         self._wishes = clouds.requests(7)
         self.done: dict[str, float] = {}
 

@@ -47,6 +47,11 @@ def test_scheduler_of_a_huge_cloud(tmp_path):
     assert all(row["per_second"] > 0 and row["without_host"] < 20 for row in found["decisions"].values())
 
 
+def test_scheduler_of_a_burst(tmp_path):
+    found = run("scheduler", tmp_path / "json", "--part", "burst", "--count", "20")["burst"]
+    assert found["claimed"] == 20 and found["per_second"] > 0
+
+
 def test_copied_hosts_hold_what_the_first_ones_hold(database):
     names = [f"host-{number}" for number in range(5)]
     count = clouds.fill(names, clouds.machine(), different=2)
