@@ -116,7 +116,8 @@ def run_sets(hosts: int, claims: int) -> list[dict[str, Any]]:
 def run_burst(folder: str, claims: int) -> dict[str, Any]:
     row = sets.in_process(folder, 10, claims // 10)
     spent = row["cpu_ms"]["process"]
-    print(f"\nburst of 10 sets, {claims} containers, one process: {row['per_second']:.0f} claims/s, CPU {spent:.2f} ms a claim   goal 1000/s")
+    head = f"burst of 10 sets, {claims} containers, one process"
+    print(f"\n{head}: {row['per_second']:.0f} claims/s, CPU {spent:.2f} ms a claim   goal 1000/s")
     return row
 
 

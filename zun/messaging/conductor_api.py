@@ -114,7 +114,9 @@ class ConductorAPI(ovo.VersionedObjectIndirectionAPI):  # type: ignore[misc]
             began = time.monotonic()
             try:
                 with rpc.answers_from("zun-conductor"):
-                    return self._client.prepare(version=VERSIONS.get(message)).call(context, message, **arguments)
+                    newer = VERSIONS.get(message)
+                    client = self._client if newer is None else self._client.prepare(version=newer)
+                    return client.call(context, message, **arguments)
             except exceptions.DatabaseUnavailable as exc:
                 raise db_exc.DBConnectionError(exc) from exc
             except exceptions.HostUnavailable as exc:
