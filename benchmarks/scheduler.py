@@ -2,7 +2,7 @@
 """Speed and memory of the scheduler.
 
     python benchmarks/scheduler.py [--json FILE] [--part NAME ...] [--hosts N ...] [--count N] [--curves FILE.png]
-        [--database URL]
+        [--database URL] [--against COMMIT [--rounds N]]
 
 Parts: ``core`` is the decision alone on one core (CPU time); ``packing`` compares decisions of the weighers that pack
 and of those that spread, made in turns; ``memory`` is what the table of hosts takes; ``service``
@@ -12,14 +12,17 @@ Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCH
 ``huge`` runs only if it is named: a cloud of 100,000 hosts and 2 million containers, from the start of a scheduler to
 its decisions, in SQLite or in the empty database ``--database URL``; so do ``sets``, sets of containers beside single
 ones on the ground of ``service``, and ``burst``, ten sets at once with every service in one process.
-``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500). ``--curves``
-draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
+``--against`` runs the service part of another commit and of this tree in turns, and prints the ratios of what both
+measure. ``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500).
+``--curves`` draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
 """
 
 import argparse
 import json
 import logging
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -97,6 +100,11 @@ def run_service(hosts: list[int], claims: int, conductor: bool) -> list[dict[str
             f"{opened['p50_ms']:>7.1f} {opened['p99_ms']:>7.1f}   {SERVICE_GOALS.get(count, '')}"
         )
         print("       CPU time of a request: " + ", ".join(f"{k} {v:.1f} ms" for k, v in closed["cpu_ms"].items()))
+        burst = row["burst"]
+        print(
+            f"       {burst['containers']} containers for one host: {burst['single_cpu_ms']:.1f} ms each in single "
+            f"messages, {burst['together_cpu_ms']:.1f} ms each in one message"
+        )
     return rows
 
 
@@ -119,6 +127,51 @@ def run_burst(folder: str, claims: int) -> dict[str, Any]:
     head = f"burst of 10 sets, {claims} containers, one process"
     print(f"\n{head}: {row['per_second']:.0f} claims/s, CPU {spent:.2f} ms a claim   goal 1000/s")
     return row
+
+
+def run_against(commit: str, hosts: list[int], claims: int, conductor: bool, rounds: int) -> dict[str, Any]:
+    """Run the service part of ``commit`` and of this tree in turns, and print the ratios of what both measure."""
+    root = Path(__file__).resolve().parents[1]
+    figures: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
+    with tempfile.TemporaryDirectory() as folder:
+        packed = subprocess.run(["git", "-C", root, "archive", commit], check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], check=True, input=packed)
+        trees = {"old": Path(folder), "new": root}
+        for number in range(rounds):
+            for name in ("old", "new") if number % 2 == 0 else ("new", "old"):
+                figures[name].append(_measured(trees[name], hosts, claims, conductor))
+            print(f"round {number + 1} of {rounds} is done", flush=True)
+    print(f"\nThis tree against {commit}, {rounds} rounds in turns")
+    print(f"{'':>32} {'old':>9} {'new':>9} {'new/old':>8}   ratios of the rounds")
+    ratios = {}
+    for key in [each for each in figures["new"][0] if all(each in row for row in figures["old"])]:
+        pairs = [(old[key], new[key]) for old, new in zip(figures["old"], figures["new"], strict=True)]
+        each = [new / old for old, new in pairs if old]
+        if not each:
+            continue
+        ratios[key] = statistics.median(each)
+        old, new = (statistics.median(values) for values in zip(*pairs, strict=True))
+        print(f"{key:>32} {old:>9.1f} {new:>9.1f} {ratios[key]:>8.2f}   {' '.join(f'{one:.2f}' for one in each)}")
+    return {"commit": commit, "figures": figures, "ratios": ratios}
+
+
+def _measured(tree: Path, hosts: list[int], claims: int, conductor: bool) -> dict[str, float]:
+    """Return the figures of the service part of another tree, by name."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [sys.executable, "benchmarks/scheduler.py", "--part", "service", "--count", str(claims)]
+        command += ["--json", file.name, "--hosts", *map(str, hosts), *(["--conductor"] if conductor else [])]
+        # Programs of the tree import their own modules, not those that are installed.
+        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+        rows = json.loads(Path(file.name).read_text(encoding="utf-8"))["service"]
+    found: dict[str, float] = {}
+    for row in rows:
+        at, closed = f"{row['hosts']} hosts", row["closed"]
+        found[f"{at}: claims/s"] = closed["per_second"]
+        found |= {f"{at}: {name} ms": spent for name, spent in closed["cpu_ms"].items()}
+        found[f"{at}: CPU ms in all"] = sum(closed["cpu_ms"].values())
+        found |= {f"{at}: {name}": spent for name, spent in row.get("burst", {}).items() if name != "containers"}
+    return found
 
 
 def run_peers(hosts: list[int]) -> list[dict[str, Any]]:
@@ -176,11 +229,13 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, nargs="+", help="1000 and 10000, and for huge 100000")
     parser.add_argument("--count", type=int)
     parser.add_argument("--conductor", action="store_true", help="service: hosts reach the database through one")
+    parser.add_argument("--against", metavar="COMMIT", help="service: run that commit's in turns, and print ratios")
+    parser.add_argument("--rounds", type=int, default=3, help="of --against")
     parser.add_argument("--curves", type=Path)
     parser.add_argument("--database", help="huge: URL of an empty database")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    parts = options.part or ([] if options.curves else PARTS)
+    parts = options.part or ([] if options.curves or options.against else PARTS)
     hosts = options.hosts or [1000, 10000]
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -190,7 +245,11 @@ def main() -> int:
             results["packing"] = run_packing(hosts, folder, options.count or 3000)
         if "memory" in parts:
             results["memory"] = run_memory(max(hosts), folder)
-        if "service" in parts:
+        if options.against:
+            claims = options.count or 1500
+            against = run_against(options.against, hosts, claims, options.conductor, options.rounds)
+            results["against"] = against
+        elif "service" in parts:
             results["service"] = run_service(hosts, options.count or 1500, options.conductor)
         if "sets" in parts:
             results["sets"] = run_sets(options.hosts[0], options.count or 960)
