@@ -93,13 +93,13 @@ def test_the_next_host_after_a_refusal_does_as_it_does(cloud, context, monkeypat
 
 
 def test_claim_refused_at_commit_gets_no_default_disk(cloud, context, monkeypatch):
-    real = db.claim
+    real = db.claim_many
 
-    def refuse(*arguments, **named):
-        monkeypatch.setattr(db, "claim", real)
-        raise exceptions.GroupRuleBroken(host="limiting", reason="a member is there")
+    def refuse(*arguments):
+        monkeypatch.setattr(db, "claim_many", real)
+        return [exceptions.GroupRuleBroken(host="limiting", reason="a member is there")]
 
-    monkeypatch.setattr(db, "claim", refuse)
+    monkeypatch.setattr(db, "claim_many", refuse)
     container = new_container(context)
     cloud.compute_api.create(context, "limiting", container, limits={}, alternates=[], tried={})
     after = cloud.settled(container)

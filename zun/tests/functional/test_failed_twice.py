@@ -180,19 +180,19 @@ def unanswered(cloud, context, monkeypatch):
 
     The function returns the container. Its attribute ``held`` has what each container held at that moment.
     """
-    agent, really = cloud.agents["one"], db.claim
+    agent, really = cloud.agents["one"], db.claim_many
 
     def claim(carried_out, **fields):
-        def once(*arguments, **named):
-            claim.held[arguments[0]] = agent.tracker.usage.claim(arguments[0])
-            monkeypatch.setattr(db, "claim", really)
+        def once(hostname, wanted):
+            claim.held |= {each.uuid: agent.tracker.usage.claim(each.uuid) for each in wanted}
+            monkeypatch.setattr(db, "claim_many", really)
             if carried_out:
-                really(*arguments, **named)
+                really(hostname, wanted)
             raise db_exc.DBConnectionError
 
-        monkeypatch.setattr(db, "claim", once)
+        monkeypatch.setattr(db, "claim_many", once)
         made = cloud.submit(context, **TWO, **fields)
-        wait_for(lambda: db.claim is really and key_of(made.uuid) not in agent.queue.busy())
+        wait_for(lambda: db.claim_many is really and key_of(made.uuid) not in agent.queue.busy())
         return made
 
     claim.held = {}
