@@ -59,11 +59,11 @@ def created(api, count, **fields):
 
 def settled(api, ident):
     def look():
-        found = api.get(f"/v1/sets/{ident}").json
-        busy = {"Creating", "Deleting"} & {each["status"] for each in found["members"]}
-        if not busy:  # what is wanted of members may not be done yet
-            busy = any(container_actions.wanted(each["uuid"]) for each in found["members"])
-        return None if busy else found
+        uuids = [each["uuid"] for each in api.get(f"/v1/sets/{ident}").json["members"]]
+        if any(container_actions.wanted(uuid) for uuid in uuids):
+            return None
+        found = api.get(f"/v1/sets/{ident}").json  # behind the actions: what they did is in the statuses
+        return None if {"Creating", "Deleting"} & {each["status"] for each in found["members"]} else found
 
     return wait_for(look)
 
