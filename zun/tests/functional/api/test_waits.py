@@ -79,6 +79,7 @@ def test_an_archive_waits_until_its_last_byte(two_at_once, placed, compute, monk
 #: Methods that return before the host has done anything.
 CASTS = {
     *("create", "act", "look", "image_pull", "image_delete", "remove_volumes"),
+    *("create_many", "create_set", "check_sets"),
     *("hand_over", "scheduler_seen", "claim_refused", "host_changed", "close"),
 }
 
