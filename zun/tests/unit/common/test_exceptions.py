@@ -63,6 +63,11 @@ FAMILIES = {
             "Container group web could not be found. List them with 'openstack appcontainer group list'.",
         ),
         (
+            "ContainerSetNotFound",
+            {"set": "web"},
+            "Container set web could not be found. List them with 'openstack appcontainer set list'.",
+        ),
+        (
             "RegistryNotFound",
             {"registry": "r"},
             "Registry r could not be found. List them with 'openstack appcontainer registry list'.",
@@ -257,7 +262,7 @@ TREE = [(*key, *row) for key, rows in FAMILIES.items() for row in rows]
 SLUGS = """
 aggregate-host-not-found aggregate-not-found base-64-exception capsule-failed cinder-unavailable claim-over-quota
 claim-refused compute-node-not-found conflict container-already-exists container-busy container-not-found
-container-vanished database-unavailable device-unusable docker-error explanation-not-found
+container-set-not-found container-vanished database-unavailable device-unusable docker-error explanation-not-found
 external-network-attach-forbidden forbidden glance-unavailable group-not-found group-rule-broken host-unavailable
 illegal-transition image-already-exists image-corrupt image-not-found image-service-failed image-unusable invalid
 invalid-param-in-version invalid-parameter-value invalid-state-exception invalid-value misconfigured
