@@ -20,8 +20,9 @@ ANSWERS = 10_000
 REFUSALS = 2_000
 """Refusals that are kept. They are larger than plans, because their details are computed later."""
 
-SETS = 500
-"""Plans of several equal containers on one host that are kept. Each has up to 1,000 plans, usually a few."""
+SETS = 20_000
+"""Plans of several equal containers on one host that are kept, all together. A host has up to 1,000 for one question.
+"""
 
 CLAIMS = 100_000
 """Claims of containers that are kept, so that equal claims are one object."""
@@ -60,7 +61,12 @@ class PlanCache:
         """Return what ``together`` returns; the plans are made once for all hosts with equal totals."""
         question = (host.topology, host.usage.totals, request, most, apart)
         known = self._sets.get(question)
-        return _kept(self._sets, question, together(host, request, most, apart), SETS) if known is None else known
+        if known is None:
+            known = together(host, request, most, apart)
+            if sum(map(len, self._sets.values())) + len(known) + len(self._sets) > SETS:
+                self._sets.clear()
+            self._sets[question] = known
+        return known
 
     def held(self, held: Held) -> Held:
         """Return the one object for all values equal to ``held``: a large cloud has few different ones."""

@@ -25,10 +25,16 @@ def fill(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Ite
         if isinstance(answer, Refusal):
             yield answer
             return
-        while usage.claim(owner := f"one-more-{number}") is not None:
-            number += 1
-        usage = usage.with_claim(owner, answer)
+        usage = usage.with_claim(free_owner(usage, number), answer)
+        number += 1
         yield usage
+
+
+def free_owner(usage: Usage, number: int) -> str:
+    """Return a name that owns nothing in ``usage``, by ``number`` or the first free one above."""
+    while usage.claim(owner := f"one-more-{number}") is not None:
+        number += 1
+    return owner
 
 
 def holdings(usage: Usage) -> str:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, islice
 
 from zun.topology.allocator import plan
 from zun.topology.cpuset import NO_CPUS, CpuSet, union
+from zun.topology.filling import free_owner
 from zun.topology.holes import holes
 from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.placement import Plan
@@ -23,8 +24,14 @@ from zun.topology.refusal import Refusal
 from zun.topology.request import PlacementRequest
 from zun.topology.usage import Usage
 
-MOST_STEPS = 2_000
-"""Plans that the search makes for one host at most. A host of eight cells needs a few hundred."""
+MOST_STEPS = 1000
+"""Plans that the search makes for one host at most, and ways that it knows: a fraction of a second."""
+
+MOST_SEARCHED = 200
+"""Containers that the search plans for one host at most: each is one more level of the search."""
+
+Part = tuple[int, int]
+"""The CPUs and MiB of one part of a request."""
 
 
 def together(
@@ -39,13 +46,10 @@ def together(
     # Of containers on one cell each, a cell takes as many in any order.
     if len(found) >= wanted or request.numa_nodes == 1 or request.numa_affinity != "require":
         return found
+    if wanted > MOST_SEARCHED:
+        return found
     search = _Search(topology, request, wanted, apart is not None)
     return max(found, search.best(usage, apart or NO_CPUS), key=len)
-
-
-def without_cells(topology: HostTopology, cells: CpuSet) -> HostTopology:
-    """Return ``topology`` with no CPU of ``cells`` for containers. Claims that are there stay."""
-    return _less(topology, union(topology.cell(node).cpus for node in cells))
 
 
 def _less(topology: HostTopology, cpus: CpuSet, memory_mib: tuple[tuple[int, int], ...] = ()) -> HostTopology:
@@ -54,7 +58,7 @@ def _less(topology: HostTopology, cpus: CpuSet, memory_mib: tuple[tuple[int, int
     return _reserving(topology, cpus.mask, memory_mib) if cpus or memory_mib else topology
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # each keeps what ``plan`` derives of the whole host
 def _reserving(topology: HostTopology, mask: int, memory_mib: tuple[tuple[int, int], ...]) -> HostTopology:
     reserved = dict(topology.reserved_memory_mib)
     for node, mib in memory_mib:
@@ -97,11 +101,12 @@ def _one_by_one(
 ) -> Iterator[Plan]:
     """Yield plans made one after the other, each where it is best, until one is refused."""
     for number in range(most):
-        answer = plan(topology if apart is None else without_cells(topology, apart), usage, request)
+        closed = union(topology.cell(node).cpus for node in apart or NO_CPUS)
+        answer = plan(_less(topology, closed), usage, request)
         if isinstance(answer, Refusal):
             return
         yield answer
-        usage = usage.with_claim(_owner(usage, number), answer)
+        usage = usage.with_claim(free_owner(usage, number), answer)
         if apart is not None:
             apart = apart | cells_used(answer)
 
@@ -111,10 +116,21 @@ def cells_used(plan: Plan) -> CpuSet:
     return CpuSet([node for node, share in plan.cells.items() if share.cpus or share.shared])
 
 
-def _owner(usage: Usage, number: int) -> str:
-    while usage.claim(owner := f"member-{number}") is not None:
-        number += 1
-    return owner
+def _ways(cells: Sequence[int], parts: Sequence[Part]) -> Iterator[tuple[tuple[int, Part], ...]]:
+    """Yield each way to give every part a cell of its own. Equal parts have no order. Few are made at a time."""
+    for chosen in combinations(cells, len(parts)):
+        for ordered in _orders(sorted(parts)):
+            yield tuple(zip(chosen, ordered, strict=True))
+
+
+def _orders(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
+    """Yield the different orders of ``parts``, which are sorted. Example: two orders of two parts, one of equal ones.
+    """
+    if not parts:
+        yield ()
+    for place, part in enumerate(parts):
+        if not place or part != parts[place - 1]:
+            yield from ((part, *others) for others in _orders([*parts[:place], *parts[place + 1 :]]))
 
 
 class _Search:
@@ -127,11 +143,11 @@ class _Search:
     def __init__(self, topology: HostTopology, request: PlacementRequest, wanted: int, apart: bool) -> None:
         self._topology, self._request, self._wanted, self._apart = topology, request, wanted, apart
         self._cells = {cell.id: topology.cell(cell.id).cpus for cell in view_of(topology).cells}
-        self._ways = sorted({tuple(sorted(zip(chosen, request.parts, strict=True)))
-                             for chosen in permutations(self._cells, request.numa_nodes)})
+        self._ways = list(islice(_ways(sorted(self._cells), request.parts), MOST_STEPS))
         self._equal = len(set(request.parts)) == 1
         self._steps = 0
         self._seen: dict[tuple[object, ...], list[Plan]] = {}
+        self._alone: dict[tuple[object, ...], CpuSet] = {}
 
     def best(self, usage: Usage, closed: CpuSet, first: int = 0, count: int = 0) -> list[Plan]:
         """Return the longest list of plans found, beside ``count`` containers that have been planned."""
@@ -147,7 +163,7 @@ class _Search:
             if answer is None:
                 continue
             after = closed | cells_used(answer) if self._apart else closed
-            rest = self.best(usage.with_claim(_owner(usage, count), answer), after, number, count + 1)
+            rest = self.best(usage.with_claim(free_owner(usage, count), answer), after, number, count + 1)
             if len(rest) + 1 > len(longest):
                 longest = [answer, *rest]
             if len(longest) >= most or self._steps >= MOST_STEPS:
@@ -155,8 +171,8 @@ class _Search:
         self._seen[key] = longest
         return longest
 
-    def _plan(self, usage: Usage, closed: CpuSet, way: Sequence[tuple[int, tuple[int, int]]]) -> Plan | None:
-        """Return the plan of a container that takes each part of its cell, or None if there is none."""
+    def _plan(self, usage: Usage, closed: CpuSet, way: Sequence[tuple[int, Part]]) -> Plan | None:
+        """Return the plan whose parts are on the cells of ``way``, or None if it is refused."""
         if any(node in closed for node, _ in way):
             return None
         self._steps += 1
@@ -165,13 +181,13 @@ class _Search:
         if not self._equal:  # leave each cell no more than its part, because ``plan`` chooses which cell gives which
             used = {node: self._of_part(usage, node, *part) for node, part in way}
             kept = self._beside_parts(usage, way)
+            if NO_CPUS in used.values():
+                return None
         others = union(cpus - used.get(node, NO_CPUS) for node, cpus in self._cells.items())
         answer = plan(_less(self._topology, others, kept), usage, self._request)
         return None if isinstance(answer, Refusal) else answer
 
-    def _beside_parts(
-        self, usage: Usage, way: Sequence[tuple[int, tuple[int, int]]]
-    ) -> tuple[tuple[int, int], ...]:
+    def _beside_parts(self, usage: Usage, way: Sequence[tuple[int, Part]]) -> tuple[tuple[int, int], ...]:
         """Return the free MiB of each cell of ``way`` that are more than its part."""
         if not self._request.ordinary_pages or self._request.mempolicy != "strict":
             return ()
@@ -181,9 +197,14 @@ class _Search:
 
     def _of_part(self, usage: Usage, node: int, cpus: int, memory_mib: int) -> CpuSet:
         """Return the CPUs that one part alone would take of its cell, with those that it keeps idle."""
+        key = (usage.totals, node, cpus, memory_mib)
+        if key in self._alone:
+            return self._alone[key]
         alone = replace(
             self._request, cpus=cpus, memory_mib=memory_mib, numa_nodes=1, numa_cpus=None, numa_mem=None, devices=()
         )
         others = union(each for other, each in self._cells.items() if other != node)
+        self._steps += 1
         answer = plan(_less(self._topology, others), usage, alone)
-        return NO_CPUS if isinstance(answer, Refusal) else answer.cpus | answer.withheld
+        self._alone[key] = NO_CPUS if isinstance(answer, Refusal) else answer.cpus | answer.withheld
+        return self._alone[key]

@@ -12,7 +12,7 @@ from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import cell, flat_host, host, smt_host, used
 from zun.tests.unit.topology.hosts import random_case
 from zun.topology import CpuSet, PlacementRequest, Refusal, Usage, plan
-from zun.topology.together import at_most, cells_used, together
+from zun.topology.together import MOST_STEPS, _Search, at_most, cells_used, together
 
 
 @functools.cache
@@ -52,6 +52,20 @@ def test_apart_uses_each_cell_once_and_none_of_the_closed():
     topology = flat_host([4, 4, 4])
     plans = together(topology, Usage(), PlacementRequest(1, 10), 9, apart=CpuSet("1"))
     assert [str(cells_used(each)) for each in plans] == ["0", "2"]
+
+
+@pytest.mark.parametrize("parts", [
+    pytest.param((1,) * 8, id="equal"),
+    pytest.param((1, 1, 1, 1, 2, 2, 3, 3), id="two-of-each"),
+    pytest.param((1, 2, 3, 4, 5, 6, 7, 8), id="all-different"),
+])
+def test_search_on_many_cells_looks_at_few_ways(parts):
+    """A host of sixteen cells has 500 million orders of eight of them."""
+    topology = flat_host([2, 3, 4, 5, 6, 7, 8, 9] * 2)
+    request = PlacementRequest(sum(parts), 8, numa_cpus=parts)
+    search = _Search(topology, request, 9, apart=False)
+    assert len(search._ways) == len(set(search._ways)) <= MOST_STEPS
+    assert search.best(Usage(), CpuSet("")) != []
 
 
 @st.composite
