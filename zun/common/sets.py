@@ -12,6 +12,9 @@ NONE = "none"
 CELL = "cell"
 HOST = "host"
 
+BY_FORCE = {"force": True, "stop_timeout": None}
+"""The arguments of the action ``delete`` for members that are deleted whatever their status is."""
+
 MOST_MEMBERS = 1000
 """Members of one set. They are placed in one decision, so no other request is decided meanwhile."""
 
@@ -69,6 +72,11 @@ class SetRules:
                 f"set.max_per_host is {self.max_per_host} and set.pack is host: at least {self.min_count} members "
                 "would have to be on one host. Leave one out"
             )
+
+    @property
+    def spreads_over_property(self) -> bool:
+        """True if a domain of a property of aggregates has at most one member."""
+        return self.spread not in (NONE, CELL, HOST)
 
     @property
     def most_per_host(self) -> int:

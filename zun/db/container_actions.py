@@ -228,9 +228,20 @@ def insert_in(
 
     ``who`` has ``request_id``, ``user_id``, ``project_id`` and ``client_address``.
     """
+    insert_all_in(connection, [container_uuid], action, arguments, **who)
+
+
+def insert_all_in(
+    connection: sa.Connection,
+    container_uuids: Sequence[str],
+    action: str,
+    arguments: Mapping[str, Any] | None,
+    **who: str | None,
+) -> None:
+    """Record an open action of one request for each of the containers, as ``insert_in`` does."""
     given = None if arguments is None else dict(arguments)
-    values = {"container_uuid": container_uuid, "action": action, "arguments": given, **who}
-    connection.execute(table.insert(), {**values, "start_time": timeutils.utcnow()})
+    values = {"action": action, "arguments": given, **who, "start_time": timeutils.utcnow()}
+    connection.execute(table.insert(), [{"container_uuid": uuid, **values} for uuid in container_uuids])
 
 
 def fail_late_in(
@@ -297,6 +308,12 @@ def fail(container_uuid: str, request_id: str, action: str) -> None:
         found = connection.execute(OPEN, open_parameters(container_uuid, request_id, action)).scalar()
         if found is not None:
             connection.execute(_FINISH, {"this_action": found, "finish_time": timeutils.utcnow(), "message": ERROR})
+
+
+def fail_open_in(connection: sa.Connection, container_uuids: Collection[str], action: str) -> None:
+    """Let the open ``action`` of each of the containers end in an error, in the caller's transaction."""
+    mine = (table.c.container_uuid.in_(container_uuids), table.c.action == action, table.c.finish_time.is_(None))
+    connection.execute(table.update().where(*mine).values(finish_time=timeutils.utcnow(), message=ERROR))
 
 
 def prune(hostname: str) -> None:

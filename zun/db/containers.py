@@ -775,7 +775,7 @@ def end_unplaced(uuid: str, reason: str, record: Mapping[str, Any] | None = None
                 return again and _is_written(connection, uuid, ended)
             connection.execute(table.update().where(table.c.capsule_uuid == uuid).values(**ended))
             if record:
-                explanations.put_in(connection, uuid, record)
+                explanations.put_in(connection, [uuid], record)
             return True
 
     return session.repeat(attempt)
@@ -792,7 +792,7 @@ def destroy(uuid: str) -> int | None:
         members = connection.execute(sa.select(table.c.uuid).where(table.c.capsule_uuid == uuid)).scalars()
         console_tokens.remove_in(connection, [uuid, *members])
         connection.execute(table.delete().where(sa.or_(table.c.uuid == uuid, table.c.capsule_uuid == uuid)))
-        explanations.remove_in(connection, uuid)
+        explanations.remove_in(connection, [uuid])
         return compute_nodes.next_generation(connection, host) if host else None
 
 
@@ -812,7 +812,7 @@ def _abandon_once(uuid: str, values: Mapping[str, Any]) -> int:
         _update(connection, uuid, values, None)
         connection.execute(ports.delete().where(ports.c.container_uuid == uuid))
         console_tokens.remove_in(connection, [uuid])
-        explanations.remove_in(connection, uuid)
+        explanations.remove_in(connection, [uuid])
         host = connection.execute(sa.select(table.c.host).where(table.c.uuid == uuid)).scalar()
         return compute_nodes.next_generation(connection, host) if host else 0
 
@@ -839,7 +839,7 @@ def destroy_unplaced(uuid: str) -> bool:
             removed = bool(connection.execute(statement).rowcount)
             if removed:
                 connection.execute(table.delete().where(table.c.capsule_uuid == uuid))
-                explanations.remove_in(connection, uuid)
+                explanations.remove_in(connection, [uuid])
             elif again:
                 return connection.execute(sa.select(table.c.id).where(table.c.uuid == uuid)).first() is None
             return removed

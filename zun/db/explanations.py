@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's explanation why a container found no host. A container has one record, removed with it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,13 +19,13 @@ def get(uuid: str) -> session.Row:
     return session.found(statement, exceptions.ExplanationNotFound(container=uuid))
 
 
-def put_in(connection: sa.Connection, uuid: str, record: Mapping[str, Any]) -> None:
-    """Replace the container's explanation by ``record``, a JSON document, in the caller's transaction."""
-    remove_in(connection, uuid)
-    values = {"container_uuid": uuid, "created_at": timeutils.utcnow(), "record": dict(record)}
-    connection.execute(table.insert().values(values))
+def put_in(connection: sa.Connection, uuids: Collection[str], record: Mapping[str, Any]) -> None:
+    """Replace the explanation of each container by ``record``, a JSON document, in the caller's transaction."""
+    remove_in(connection, uuids)
+    values = {"created_at": timeutils.utcnow(), "record": dict(record)}
+    connection.execute(table.insert(), [{"container_uuid": uuid, **values} for uuid in uuids])
 
 
-def remove_in(connection: sa.Connection, uuid: str) -> None:
-    """Remove the container's explanation, in the transaction that removes the container."""
-    connection.execute(table.delete().where(table.c.container_uuid == uuid))
+def remove_in(connection: sa.Connection, uuids: Collection[str]) -> None:
+    """Remove the explanations of containers, in the transaction that removes the containers."""
+    connection.execute(table.delete().where(table.c.container_uuid.in_(uuids)))

@@ -127,6 +127,15 @@ def now() -> datetime.datetime:
     return timeutils.utcnow() if request is None else request.time
 
 
+def touched_within(row: Row, seconds: float) -> bool:
+    """Return whether the row was written in the last ``seconds``.
+
+    A time in the future means that the clock was set back, so the difference counts in both directions.
+    """
+    touched = row["updated_at"] or row["created_at"]
+    return bool(abs(timeutils.utcnow() - touched) < datetime.timedelta(seconds=seconds))
+
+
 def configure(url: str, **pool: int) -> None:
     """Connect this process to ``url``.
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 import sqlalchemy as sa
-from oslo_utils import timeutils
 
 from zun.common import exceptions, states
 from zun.common.context import RequestContext
@@ -35,7 +34,7 @@ _SHOWN = ("uuid", "name", "status", "set_index")
 
 
 class Lost(NamedTuple):
-    """What is to be replaced of a set: the numbers without a living member, and what is left under these numbers."""
+    """The lost members of a set: their numbers, and the rows that are left of some of them."""
 
     numbers: tuple[int, ...]
     rows: tuple[session.Row, ...]
@@ -55,7 +54,7 @@ def insert(
     ``who`` is as of ``container_actions``. The other arguments and the errors are those of ``containers.insert``.
     """
     with containers.adding(rows, quota, nets or {}, unique) as connection:
-        _begin(connection, [row["uuid"] for row in rows], "create", None, who)
+        container_actions.insert_all_in(connection, [row["uuid"] for row in rows], "create", None, **who)
         return session.add(connection, table, values)
 
 
@@ -81,7 +80,7 @@ def add_members(
         if twice:
             raise exceptions.Conflict(f"Member {min(twice)} of the set was replaced by another request a moment ago.")
         connection.execute(table.update().where(table.c.uuid == uuid).values(status_reason=None, **_now()))
-        _begin(connection, [row["uuid"] for row in rows], "create", None, who)
+        container_actions.insert_all_in(connection, [row["uuid"] for row in rows], "create", None, **who)
 
 
 def get(uuid: str) -> session.Row:
@@ -205,7 +204,7 @@ def remove_unplaced(uuids: Collection[str]) -> list[session.Row]:
 def end_waiting(uuid: str, waiting: Collection[str], reason: str, record: Mapping[str, Any] | None) -> list[str]:
     """Put the members ``waiting`` into Error if they still wait for a host, and note the reason at the set.
 
-    ``record`` is kept as their explanation. Returns the uuids of the members that were ended.
+    Their creation ends in an error, and ``record`` is kept as their explanation. Returns the uuids of these members.
     """
     ended = {"status": Status.ERROR, "status_reason": reason, "task_state": None, **_now()}
     still = (_members.c.uuid.in_(waiting), _members.c.status == Status.CREATING, _members.c.host.is_(None))
@@ -215,8 +214,9 @@ def end_waiting(uuid: str, waiting: Collection[str], reason: str, record: Mappin
             chosen = list(connection.execute(sa.select(_members.c.uuid).where(*still).with_for_update()).scalars())
             connection.execute(_members.update().where(_members.c.uuid.in_(chosen)).values(**ended))
             connection.execute(table.update().where(table.c.uuid == uuid).values(status_reason=reason, **_now()))
-            for each in chosen if record else ():
-                explanations.put_in(connection, each, record or {})
+            container_actions.fail_open_in(connection, chosen, "create")
+            if chosen and record:
+                explanations.put_in(connection, chosen, record)
             return chosen
 
     return session.repeat(attempt)
@@ -238,7 +238,7 @@ def _accept(
     uuids = [row["uuid"] for row in rows]
     if uuids:
         connection.execute(_members.update().where(_members.c.uuid.in_(uuids)).values(**values, **_now()))
-        _begin(connection, uuids, action, arguments, who)
+        container_actions.insert_all_in(connection, uuids, action, arguments, **who)
 
 
 def _lock(connection: sa.Connection, uuid: str) -> session.Row:
@@ -251,24 +251,8 @@ def _remove_unplaced(connection: sa.Connection, rows: Sequence[session.Row]) -> 
     if uuids:
         connection.execute(gone)
         console_tokens.remove_in(connection, uuids)
-        for each in uuids:
-            explanations.remove_in(connection, each)
+        explanations.remove_in(connection, uuids)
     return [row for row in rows if row["host"] is None]
-
-
-def _begin(
-    connection: sa.Connection,
-    uuids: Sequence[str],
-    action: str,
-    arguments: Mapping[str, Any] | None,
-    who: Mapping[str, Any],
-) -> None:
-    """Record the open action of one request for each of the containers."""
-    same = {"action": action, "arguments": None if arguments is None else dict(arguments), **who}
-    now = timeutils.utcnow()
-    connection.execute(
-        container_actions.table.insert(), [{"container_uuid": uuid, **same, "start_time": now} for uuid in uuids]
-    )
 
 
 def _now() -> dict[str, Any]:

@@ -142,7 +142,6 @@ class Connection(pyamqp.Connection):  # type: ignore[misc]
                 continue
             raise TimeoutError("the message queue does not answer")
 
-
     def _drain_arrived(self, timeout: float) -> None:
         """Read one event, and then those that have arrived already."""
         super().drain_events(timeout=timeout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a host promises its CPUs and its memory: what its aggregates say, and otherwise its own configuration.
+"""The allocation ratios of a host: those that its aggregates name, and otherwise those of its own configuration.
 
 Schedulers and hosts both decide here. As in Nova, the lowest of several aggregates counts, and replaces the host's own
 ratio, whether that is lower or higher.

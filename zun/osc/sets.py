@@ -93,10 +93,6 @@ def until(http: Any, uuid: str, *wanted: str) -> Callable[[], Seen]:
     return look
 
 
-def _sets(app: Any, action: str) -> resources.Collection:
-    return resources.Collection(app, "sets", f"appcontainer set {action}")
-
-
 class ListSets(resources.ListAll):
     """List sets of containers"""
 

@@ -87,7 +87,7 @@ def capacity(
         counted = _count(host, spec, filters, usages, refusal, left)
         found.append(counted)
         left -= counted.count
-        spec = _after(spec, host, counted.count)
+        spec = after(spec, host, counted.count)
         if counted.code is None:
             return Capacity(tuple(found), complete=False)
     return Capacity(tuple(found), complete=True)
@@ -124,7 +124,7 @@ def _pools_used(hosts: Sequence[HostState]) -> Counter[str]:
     return used
 
 
-def _after(spec: RequestSpec, host: HostState, count: int) -> RequestSpec:
+def after(spec: RequestSpec, host: HostState, count: int) -> RequestSpec:
     """Return ``spec`` after ``count`` containers on ``host`` have taken what they want of its disk pool."""
     pool = host.disk_pool
     if pool is None or not spec.disk:
@@ -173,7 +173,7 @@ def _count(
     def rejected_after(number: int) -> Rejected | None:
         group = None if spec.group is None else spec.group.uuid
         state = host.after(usages[number], count=number, disk=spec.disk, group=group, image=spec.image)
-        return _turned_away(state, _after(spec, host, number), filters)
+        return _turned_away(state, after(spec, host, number), filters)
 
     planned = len(usages) - 1
     # ``low``: the host takes one more container beside this many. It holds for 0, because the filters passed the host.

@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 
 
 class Next(Enum):
-    """What a scheduler does next about a container that was stopped at its host to move to another one."""
+    """The next step of a scheduler for a container that was stopped at its host to move to another one."""
 
     WAIT = "wait"
     SEND = "send it to a host"

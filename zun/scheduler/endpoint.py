@@ -19,7 +19,7 @@ from zun.common import exceptions, hints, metrics, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.groups import Group
 from zun.common.mounts import mounts_of, volume_names
-from zun.db import bounds, compute_nodes, groups, volumes
+from zun.db import bounds, compute_nodes, groups, session, volumes
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db.permits import Permits
@@ -27,7 +27,6 @@ from zun.messaging import rpc
 from zun.messaging.compute_api import ComputeAPI
 from zun.objects import Container
 from zun.objects.arguments import LONGEST, misfit
-from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
 from zun.scheduler.columns import Columns
@@ -286,12 +285,9 @@ class SchedulerEndpoint:
 
     def sweep(self, lost_after: float) -> None:
         """Schedule lost containers again: accepted, without a host, and not touched for ``lost_after`` seconds."""
-        now = timeutils.utcnow()
         lost_sets: dict[str, None] = {}
         for row in db.unplaced():
-            touched = row["updated_at"] or row["created_at"]
-            # A time in the future means that the clock was set back, so compare the difference in both directions.
-            if abs(now - touched) < datetime.timedelta(seconds=lost_after) or self._table.is_booked(row["uuid"]):
+            if session.touched_within(row, lost_after) or self._table.is_booked(row["uuid"]):
                 continue
             if row["set_uuid"] is not None:
                 lost_sets[row["set_uuid"]] = None
@@ -403,13 +399,8 @@ class SchedulerEndpoint:
                 self._peers.hand_over(context, container, to=keeper, tried=tried, passed=passed)
                 return
             LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
-            permits = {
-                PERMIT_KEY: self._permits.permit(best.hostname, spec.uuid),
-                ATTEMPT_KEY: self._permits.attempt(best.hostname, spec.uuid, [tried, spare]),
-            }
-            self._compute_api.create(
-                context, best.hostname, container, limits={**best.limits, **permits}, alternates=spare, tried=tried
-            )
+            limits = best.permitted(self._permits, spec.uuid, tried, spare)
+            self._compute_api.create(context, best.hostname, container, limits=limits, alternates=spare, tried=tried)
         except exceptions.HostUnavailable as exc:
             # The message may have arrived, so this is no refusal. The sweep checks the container after the deadline.
             LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)

@@ -168,7 +168,7 @@ class _Kept:
         self._places: dict[Shape, int] = {}
         """The row in ``_fewer`` of each kind of containers."""
         self.kinds = Kinds(())
-        """The same kinds in the order of these rows."""
+        """The kinds of ``_places``, in the order of their rows in ``_fewer``."""
         self.worths: Counts = np.zeros(0, np.float32)
         """The worth of each of them in this demand; 0 for a kind that is not usual at present."""
         self._fewer: Counts = np.zeros((KINDS, hosts), np.float32)

@@ -319,7 +319,7 @@ class Cloud(NamedTuple):
 
 
 class Fullness(NamedTuple):
-    """How full a cloud is, rounded so that it seldom changes."""
+    """The fullness of a cloud, rounded so that it seldom changes."""
 
     odds: tuple[int, ...]
     """For CPUs, memory and, if containers hold any, devices: the logarithm of held by free, in steps of 1 / ``ODDS``.
@@ -464,7 +464,7 @@ class _Taken(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What a request takes from each host, before the demand tells what that is worth: one column per host.
+    """The amounts that a request takes from each host, one column per host. The demand gives their worth.
 
     In the columns of hosts without room, only ``apart`` has a meaning.
     """

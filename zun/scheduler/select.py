@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from zun.db.permits import Permits
+from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY
 from zun.scheduler import weighers
 from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.explain import Explanation, Rejection, explain
@@ -35,6 +37,16 @@ class Choice:
     limits: Mapping[str, Any]
     claim: Plan | None = field(default=None, compare=False, repr=False)
     """The plan of ``limits['cpuset']`` as a claim, or None if nobody has made it yet."""
+
+    def permitted(
+        self, permits: Permits, uuid: str, tried: Mapping[str, str], alternates: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the limits with the scheduler's permits: for the claim of container ``uuid``, and for its refusal."""
+        return {
+            **self.limits,
+            PERMIT_KEY: permits.permit(self.hostname, uuid),
+            ATTEMPT_KEY: permits.attempt(self.hostname, uuid, [tried, alternates]),
+        }
 
     def held(self, spec: RequestSpec) -> Held:
         """Return the resources that the container will hold on the host, for the booking."""

@@ -5,27 +5,23 @@ A look places whatever waits, so it is right for a new set, for members that a h
 replaced, for a member on its way from one host to another, and for a set whose scheduler was killed.
 """
 
-import datetime
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
-
-from oslo_utils import timeutils
 
 from zun.common import exceptions, metrics, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import departed
 from zun.common.groups import Group
-from zun.common.sets import SetRules
+from zun.common.sets import BY_FORCE, SetRules
 from zun.common.states import Status
-from zun.db import bounds
-from zun.db import container_actions as db_actions
+from zun.db import bounds, session
 from zun.db import sets as db_sets
 from zun.db.evacuations import TAKEN_FROM
 from zun.db.permits import Permits
 from zun.messaging.compute_api import ComputeAPI, Request
 from zun.objects import Container
-from zun.objects.placement import ATTEMPT_KEY, PERMIT_KEY, held_plan
+from zun.objects.placement import held_plan
 from zun.scheduler import select, sets, weighers
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters import HostFilter
@@ -37,9 +33,6 @@ from zun.topology.cpuset import NO_CPUS
 from zun.topology.together import cells_used
 
 LOG = logging.getLogger(__name__)
-
-GIVE_BACK = {"force": True, "stop_timeout": None}
-"""The arguments of ``delete`` for members of a set that has too few places."""
 
 Row = Mapping[str, Any]
 
@@ -116,9 +109,7 @@ class SetPlacer:
             found = db_sets.get(uuid)
         except exceptions.ContainerSetNotFound:
             return  # the members are deleted by whoever deleted the set
-        touched = found["updated_at"] or found["created_at"]
-        # A time in the future means that the clock was set back, so compare the difference in both directions.
-        if abs(timeutils.utcnow() - touched) < datetime.timedelta(seconds=lost_after):
+        if session.touched_within(found, lost_after):
             return
         if db_sets.touch(uuid, found["updated_at"]):  # the first of several schedulers
             LOG.warning("Set %s has lost members; placing them again", uuid)
@@ -178,13 +169,9 @@ class SetPlacer:
         """Send each host the members that it is to make, in one message."""
         by_host: dict[str, list[Request]] = {}
         for container, choice in placed:
-            permits = {
-                PERMIT_KEY: self._permits.permit(choice.hostname, container.uuid),
-                ATTEMPT_KEY: self._permits.attempt(choice.hostname, container.uuid, [tried, []]),
-            }
             request: Request = {
                 "container": container,
-                "limits": {**choice.limits, **permits},
+                "limits": choice.permitted(self._permits, container.uuid, tried, []),
                 "alternates": [],
                 "tried": tried,
             }
@@ -226,8 +213,6 @@ class SetPlacer:
         """Set the members that have no place to Error. If too few members are left then, give back what they hold."""
         uuids = [container.uuid for container in left]
         ended = db_sets.end_waiting(found["uuid"], uuids, message, record)
-        for uuid in ended:
-            db_actions.fail(uuid, context.request_id, "create")
         LOG.info("%d members of set %s have no host: %s", len(ended), found["uuid"], message)
         others = [row for row in _living(rows) if row["uuid"] not in uuids]
         failed = [row for row in rows if row["uuid"] in uuids]
@@ -239,7 +224,6 @@ class SetPlacer:
         LOG.info("Set %s has too few places: its %d members are given back", found["uuid"], len(others))
         for uuid in db_sets.end_waiting(found["uuid"], [row["uuid"] for row in others], message, None):
             self._table.unbook(uuid)
-            db_actions.fail(uuid, context.request_id, "create")
         who = {
             "request_id": context.request_id,
             "user_id": context.user_id,
@@ -248,7 +232,7 @@ class SetPlacer:
         }
         values = {"status": Status.DELETING}
         every = list(Status)
-        gone = db_sets.accept(found["uuid"], "delete", allowed=every, values=values, arguments=GIVE_BACK, who=who)
+        gone = db_sets.accept(found["uuid"], "delete", allowed=every, values=values, arguments=BY_FORCE, who=who)
         for row in gone:
             self._compute_api.look(context, row["host"], row["uuid"])
 
@@ -269,4 +253,3 @@ def _is_one_request(rows: Sequence[Row], others: Sequence[Row]) -> bool:
 def _waits(row: Row) -> bool:
     """Return whether the member with this row was accepted and has no host yet."""
     return bool(row["status"] == Status.CREATING and row["host"] is None)
-

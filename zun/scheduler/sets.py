@@ -17,6 +17,7 @@ from zun.common.groups import Policy
 from zun.common.sets import CELL, HOST, NONE, SetRules, domain_of
 from zun.objects.placement import EXACT_KEY
 from zun.scheduler import weighers
+from zun.scheduler.capacity import after
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.filters.cpuset import CpuSetFilter
@@ -57,10 +58,11 @@ def place(
     admitted, _ = admitted_by(table, spec, filters)
     best_first = (table[row] for row in weighers.best_first(table, spec, weights, admitted))
     rules = _of_group(spec, rules)
-    filling = _Filling(spec, rules, wanted, filters, present, _spread_over(table, rules, present))
+    used = _used(table, rules.spread, present) if rules.spreads_over_property else frozenset()
+    filling = _Filling(spec, rules, wanted, filters, present, used)
     if rules.pack == NONE:
         return filling.fill(best_first)
-    domains = _domains(best_first, rules.pack, _packed_in(table, rules, present))
+    domains = _domains(best_first, rules.pack, _used(table, rules.pack, present))
     bounded = [(filling.at_most(domain), domain) for domain in domains]
     most: list[Choice] = []
     # A domain that may have room for all comes first, the best one before others; then those that may take most.
@@ -80,28 +82,23 @@ def _of_group(spec: RequestSpec, rules: SetRules) -> SetRules:
     return rules
 
 
-def _spread_over(table: Columns, rules: SetRules, present: Present) -> frozenset[str | None]:
-    """Return the domains that have a member, if the rules spread members over a property."""
-    if rules.spread in (NONE, CELL, HOST):
-        return frozenset()
+def _used(table: Columns, name: str, present: Present) -> frozenset[str | None]:
+    """Return the domains ``name`` that have a member."""
     states = (table.find(hostname) for hostname in present.counts)
-    return frozenset(domain_of(host.hostname, host.aggregates, rules.spread) for host in states if host is not None)
-
-
-def _packed_in(table: Columns, rules: SetRules, present: Present) -> frozenset[str | None] | None:
-    """Return the domains of the members that have a place, the only ones for further members, or None without any."""
-    states = [host for hostname in present.counts if (host := table.find(hostname)) is not None]
-    return frozenset(domain_of(host.hostname, host.aggregates, rules.pack) for host in states) or None
+    return frozenset(domain_of(host.hostname, host.aggregates, name) for host in states if host is not None)
 
 
 def _domains(
-    best_first: Iterable[HostState], name: str, only: frozenset[str | None] | None
+    best_first: Iterable[HostState], name: str, only: frozenset[str | None]
 ) -> Iterator[list[HostState]]:
-    """Yield the hosts of each domain, best first; the domain with the best host comes first."""
+    """Yield the hosts of each domain, best first; the domain with the best host comes first.
+
+    If some domains are named in ``only``, the others are left out.
+    """
     found: dict[str, list[HostState]] = {}
     for host in best_first:
         domain = domain_of(host.hostname, host.aggregates, name)
-        if domain is not None and (only is None or domain in only):
+        if domain is not None and (not only or domain in only):
             found.setdefault(domain, []).append(host)
     yield from found.values()
 
@@ -120,7 +117,7 @@ class _Filling:
     def fill(self, best_first: Iterable[HostState]) -> list[Choice]:
         """Return the places on these hosts, which are filled in their order."""
         spec, used, found = self.spec, set(self.used_domains), list[Choice]()
-        over_property = self.rules.spread not in (NONE, CELL, HOST)
+        over_property = self.rules.spreads_over_property
         for host in best_first:
             left = self.wanted - len(found)
             if not left:
@@ -183,7 +180,4 @@ def _after(spec: RequestSpec, host: HostState) -> RequestSpec:
     if spec.group is not None:
         members = {**spec.group.members, host.hostname: spec.group.members.get(host.hostname, 0) + 1}
         spec = replace(spec, group=replace(spec.group, members=members))
-    if host.disk_pool is not None and spec.disk:
-        used = spec.pools_used.get(host.disk_pool.uuid, 0) + spec.disk
-        spec = replace(spec, pools_used={**spec.pools_used, host.disk_pool.uuid: used})
-    return spec
+    return after(spec, host, 1)

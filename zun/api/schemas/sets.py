@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of the requests about container sets."""
 
-from zun.api.schemas import Schema, containers, scalars
+from zun.api.schemas import Schema, containers
 
-DELETE_QUERY = Schema({"force": scalars.BX, "stop": scalars.BX, "all_projects": scalars.ANYTHING})
+DELETE_QUERY = containers.DELETE_QUERY
 STOP = containers.TIMEOUT
 NONE = Schema({})

@@ -129,7 +129,7 @@ RATIOS = st.sampled_from(["0.5", "1", "1.5", "2", "7/3", "16", "x"])
     st.lists(st.tuples(st.sampled_from([0.3, 1.0, 2.5]), st.integers(1, 700)), max_size=12),
 )
 def test_scheduler_and_host_agree_and_promise_no_more(named, wanted):
-    """What a scheduler plans, the host grants as it is, and both end at the same ratio."""
+    """A host grants the plan of a scheduler unchanged, and both apply the same ratio."""
     chosen = filters.load(["CPUFilter", "RamFilter", "CpuSetFilter"], configuration())
     machines = tuple(Aggregate(str(number), str(number), each) for number, each in enumerate(named))
     topology = machine(cells=2, cores=2, memory_mib=700).configured(cpu_allocation_ratio=1.5)

@@ -18,7 +18,7 @@ from zun.db import departures, drains, evacuations
 from zun.messaging.scheduler_api import SchedulerAPI
 
 PARALLEL = 2
-"""How many containers of a host move at the same time when the request does not give a number."""
+"""The default of ``parallel``: how many containers of a host move at the same time."""
 
 UNMOVED = (
     "Hosts of the release before cannot let containers leave. Upgrade all hosts, and remove [upgrade_levels] compute; "

@@ -14,7 +14,6 @@ from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
 from zun.common import exceptions
 from zun.common.exceptions import on_failure
-from zun.db import container_actions as db_actions
 from zun.db import sets as db
 from zun.objects import Container
 
@@ -74,9 +73,5 @@ class SetMembers:
     def schedule(self, call: Call, uuid: str, members: Sequence[str]) -> None:
         """Send the waiting ``members`` of the set to a scheduler. If that fails, write so into their rows."""
 
-        def unreachable() -> None:
-            for each in db.end_waiting(uuid, members, one_container.UNREACHABLE, None):
-                db_actions.fail(each, call.context.request_id, "create")
-
-        with on_failure(unreachable):
+        with on_failure(db.end_waiting, uuid, members, one_container.UNREACHABLE, None):
             self._scheduler.create_set(call.context, uuid)

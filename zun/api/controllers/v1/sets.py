@@ -17,15 +17,13 @@ from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import sets as schemas
 from zun.api.views import sets as views
 from zun.common import exceptions, states
+from zun.common.sets import BY_FORCE
 from zun.common.states import Status
 from zun.db import network_ports as db_ports
 from zun.db import sets as db
 from zun.objects import Container
 
 Row = Mapping[str, Any]
-
-GIVE_BACK = {"force": True, "stop_timeout": None}
-"""The arguments of ``delete`` for a lost member."""
 
 
 class Sets:
@@ -99,12 +97,12 @@ class Sets:
                 "delete",
                 allowed=states.ALLOWED["delete_force"],
                 values={"status": Status.DELETING},
-                arguments=GIVE_BACK,
+                arguments=BY_FORCE,
                 who=one_container.who(call),
                 only=uuids,
             ),
             "delete",
-            GIVE_BACK,
+            BY_FORCE,
         )
         with self._members.made(call, row["template"], row["uuid"], row["name"], lost.numbers) as (rows, ports):
             db.add_members(
@@ -136,7 +134,7 @@ class Sets:
         return NO_CONTENT
 
     def _act(self, call: Call, row: Row, action: str, arguments: Mapping[str, Any]) -> Answer:
-        """Have the action done with each member that it can be done with. Raise Conflict if there is none."""
+        """Accept the action for each member whose status allows it. Raise Conflict if there is no such member."""
         able = db.accept(
             row["uuid"],
             action,

@@ -61,7 +61,7 @@ def test_the_networks_of_a_container(admin_api, placed, version, value):
 def test_why_a_container_found_no_host(newest, placed, value):
     uuid = placed("Error", project_id="admin").uuid
     with session.writer() as connection:
-        explanations.put_in(connection, uuid, {})
+        explanations.put_in(connection, [uuid], {})
     by_hand(models.explanations.c.record, value, container_uuid=uuid)
     assert "Delete that row" in told(newest.get(f"/v1/containers/{uuid}/explain"), uuid)
 

@@ -98,7 +98,7 @@ def node(hostname, **fields):
 def explained(uuid, record):
     """Let there be an explanation of the container."""
     with session.writer() as connection:
-        explanations.put_in(connection, uuid, record)
+        explanations.put_in(connection, [uuid], record)
 
 
 def group(policy="anti-affinity", **fields):
