@@ -62,17 +62,30 @@ def place(
     filling = _Filling(spec, rules, wanted, filters, present, used)
     if rules.pack == NONE:
         return filling.fill(best_first)
-    domains = _domains(best_first, rules.pack, _used(table, rules.pack, present))
-    bounded = [(filling.at_most(domain), domain) for domain in domains]
     most: list[Choice] = []
-    # A domain that may have room for all comes first, the best one before others; then those that may take most.
-    for bound, domain in sorted(bounded, key=lambda each: -min(each[0], wanted)):
+    for bound, domain in _roomiest(filling, _domains(best_first, rules.pack, _used(table, rules.pack, present))):
         if bound <= len(most):
             break
         found = filling.fill(domain)
         if len(found) > len(most):
             most = found
     return most
+
+
+def _roomiest(filling: "_Filling", domains: Iterable[list[HostState]]) -> Iterator[tuple[int, list[HostState]]]:
+    """Yield the domains with upper bounds on the members that they take, in the order in which they are tried.
+
+    A domain that may have room for all comes first, the best one before others; then those that may take most. As long
+    as the caller looks for room for all, the domains behind the one at hand are not looked at.
+    """
+    smaller: list[tuple[int, list[HostState]]] = []
+    for domain in domains:
+        bound = filling.at_most(domain)
+        if bound == filling.wanted:
+            yield bound, domain
+        else:
+            smaller.append((bound, domain))
+    yield from sorted(smaller, key=lambda each: -each[0])
 
 
 def _of_group(spec: RequestSpec, rules: SetRules) -> SetRules:
@@ -98,7 +111,11 @@ def _domains(
     found: dict[str, list[HostState]] = {}
     for host in best_first:
         domain = domain_of(host.hostname, host.aggregates, name)
-        if domain is not None and (not only or domain in only):
+        if domain is None or (only and domain not in only):
+            continue
+        if name == HOST:  # no other host is in its domain
+            yield [host]
+        else:
             found.setdefault(domain, []).append(host)
     yield from found.values()
 
@@ -141,6 +158,8 @@ class _Filling:
         apart = self.rules.spread == CELL
         total = 0
         for host in hosts:
+            if total >= self.wanted:
+                break
             closed = self.present.cells.get(host.hostname, NO_CPUS) if apart else None
             total += min(self.rules.most_per_host, at_most(host.topology, host.usage, self.spec.placement, closed))
         return min(total, self.wanted)

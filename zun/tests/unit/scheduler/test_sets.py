@@ -71,6 +71,23 @@ def test_pack_takes_the_domain_with_room_for_all():
     assert by_host(placed(hosts, members(8, pack="rack"))) == {"h1": 4, "h2": 4}
 
 
+@pytest.mark.parametrize(("rules", "rows"), [
+    pytest.param(members(3, pack="host"), {0, 1}, id="host-and-one-behind"),
+    pytest.param(members(3, pack="rack"), {0, 1, 2, 3}, id="rack-of-all-its-hosts"),
+    pytest.param(members(5, pack="host"), {0, 1, 2, 3}, id="no-host-has-room"),
+])
+def test_a_host_with_room_for_the_set_ends_the_search(rules, rows):
+    looked = set()
+
+    class Watched(Columns):
+        def __getitem__(self, row):
+            looked.add(row)
+            return super().__getitem__(row)
+
+    placed(Watched(FOUR), rules)
+    assert looked == rows
+
+
 def test_host_without_the_property_gets_no_member():
     hosts = [racked("h0", None), racked("h1", "r1")]
     assert by_host(placed(hosts, members(2, spread="rack"))) == {"h1": 1}
