@@ -18,7 +18,6 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 
 from zun.scheduler.columns import Columns, Floats
-from zun.scheduler.host_state import HostState
 from zun.scheduler.packing import (
     FAR,
     SOME_CAPACITY,
@@ -96,7 +95,7 @@ class KeptLosses:
         expected = kept.demand is demand and kept.machines == table.machines and kept.seen > 0
         if not expected:
             self._machines.catch_up()
-            size = demand.value(together(parts), sum([each.count for each in request.devices]))
+            size = demand.value(together(parts))
             new = kept.expect(demand, size, self._machines.whole(demand), table.machines)
             for part in _slices(len(table) if kept.seen and new.shapes else 0):
                 self._compute(kept, request, new, part)
@@ -136,12 +135,9 @@ class KeptLosses:
 
     def _add_up(self, kept: _Kept, found: Effects, rows: Hosts) -> Floats:
         """Return the losses of the hosts in these rows, with these effects."""
-        table, demand = self._table, kept.demand
+        demand = kept.demand
         free: Floats = found.free[0] * demand.cpu
         free += found.free[1] * demand.mib
-        if demand.device:
-            for count in table.free_devices.values():
-                free += count[rows] * demand.device
         free *= kept.whole[rows]
         free += found.rare_cpus * (TIGHT * demand.cpu * kept.size)
         free += found.rare_mib * (TIGHT * demand.mib * kept.size)
@@ -242,8 +238,6 @@ class _Machines:
         """Return the cost of each unit of free value on a host, for each CPU of a request."""
         most = self._cpus * demand.cpu
         most += self._mib * demand.mib
-        if demand.device:
-            most += self._table.measured("devices", _device_count) * demand.device
         return (WHOLE + WHOLE_SEVERAL * demand.several) / np.maximum(most, SOME_CAPACITY, out=most)
 
     def far(self, rows: Hosts) -> Floats:
@@ -259,7 +253,3 @@ class _Machines:
 def _slices(count: int) -> Iterator[slice]:
     for start in range(0, count, TOGETHER):
         yield slice(start, min(start + TOGETHER, count))
-
-
-def _device_count(host: HostState) -> float:
-    return float(host.device_count)

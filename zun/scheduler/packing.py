@@ -14,6 +14,7 @@ well. The usual kinds are those that the cloud holds already: see ``usual``.
 Devices limit the number of containers like CPUs and memory do: four free GPUs beside two free CPUs serve no kind with a
 GPU and four CPUs. The drop in the number of these kinds, worth more the larger they are, is the *fragmentation
 gradient* of "Beware of Fragmentation" (USENIX ATC 2023), for whole devices. Devices are counted by host, not by cell.
+Only the numbers of containers know them: a device has no price beside CPUs and memory.
 
 The present kinds say little about the next large request, so three small costs are added for each CPU that the request
 takes: for the free capacity beside the CPU on its cells (``TIGHT``), for the free capacity of the whole host
@@ -188,13 +189,11 @@ class Demand:
     cpu: float = 1.0
     mib: float = 0.0
     """Weights of a free CPU and a free MiB in the preference for fuller hosts."""
-    device: float = 0.0
-    """The same of a free device; 0 if no container has any."""
     rarity: Rarity = field(default=EVEN, compare=False)
 
-    def value(self, hole: Hole, devices: int = 0) -> float:
-        """Return the weight of the CPUs and memory of ``hole``, and of so many devices, together."""
-        return hole.cpus * self.cpu + hole.memory_mib * self.mib + devices * self.device
+    def value(self, hole: Hole) -> float:
+        """Return the weight of the CPUs and memory of ``hole`` together."""
+        return hole.cpus * self.cpu + hole.memory_mib * self.mib
 
 
 def capacity(topology: HostTopology) -> Hole:
@@ -357,22 +356,22 @@ def usual(held: Held, kind: Shape, cloud: Cloud, fullness: Fullness) -> Demand:
     power = EMPTY + (FULL - EMPTY) / (1 + math.exp(-max(fullness.odds) / ODDS))
     ranked = heapq.nsmallest(USUAL_SHAPES, held.with_one(kind).worths(power, cpu_per_mib, cpu_per_device))
     whole = sum([worth for worth, _ in ranked])
-    cpu, mib, *device = _prices([odds / ODDS for odds in fullness.odds])
+    cpu, mib = _prices([odds / ODDS for odds in fullness.odds[:2]])
     return Demand(
         tuple([shape for _, shape in ranked]),
         tuple([round(worth / whole * WORTHS) / WORTHS for worth, _ in ranked]),
         fullness.several / SHARES,
         cpu,
         mib * cpu_per_mib,
-        device[0] * cpu_per_device if device else 0.0,
         cloud.rarity,
     )
 
 
 def _prices(odds: Sequence[float]) -> list[float]:
-    """Return the weights of a free CPU, of the memory per CPU and of the devices per CPU; together they are 2.
+    """Return the weights of a free CPU and of the memory per CPU; together they are 2.
 
-    ``odds`` are the logarithms of held by free, of CPUs, memory and, if any are held, devices.
+    ``odds`` are the logarithms of held by free, of CPUs and memory. Devices have no weight: if they ran out
+    first, they would take nearly all of the 2, and a request could break the largest cells of the cloud at no cost.
     """
     soon = [math.exp(each * SHARPNESS) for each in odds]
     return [2 * each / sum(soon) for each in soon]

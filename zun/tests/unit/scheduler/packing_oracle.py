@@ -101,10 +101,9 @@ def stranded(
         for shape, worth in zip(demand.shapes, demand.worths, strict=True)
     )
     tight = sum(_by_rarity(free[cell], demand, cloud) for cell, _ in taken)
-    empty = demand.value(capacity(topology), len(topology.devices))
-    whole = demand.value(together(free), sum(devices.values())) / empty
+    whole = demand.value(together(free)) / demand.value(capacity(topology))
     far = _distance(distances, [cell for cell, part in taken if part.cpus])
-    size = demand.value(together(parts_of(request)), sum(each.count for each in request.devices))
+    size = demand.value(together(parts_of(request)))
     return lost + size * (TIGHT * tight + (WHOLE + WHOLE_SEVERAL * demand.several) * whole + FAR * far)
 
 

@@ -288,13 +288,13 @@ def test_containers_with_devices_that_fit(devices, expected):
         assert fitting(shape, [Hole(8, 0), Hole(8, 0)], devices) == expected
 
 
-def test_scarce_devices_make_a_host_full():
-    """Eight GPUs among 64 CPUs: a GPU weighs as much as eight CPUs if both are equally held."""
-    held = Counter({Shape(1, 8, 8, (("gpu", 1),)): 4})
-    demand = demand_of(Held(held), PlacementRequest(1, 1), 64, 64, 8)
-    assert demand.device == pytest.approx(8 * demand.cpu, rel=0.25)
-    assert demand_of(Held(held), PlacementRequest(1, 1), 640, 640, 8).device > 1.5 * 80 * demand.cpu
-    assert demand_of(Held(), PlacementRequest(1, 1), 64, 64, 8).device == 0
+@pytest.mark.parametrize("held", [1, 4, 8])
+def test_held_devices_leave_the_price_of_cpus_and_memory(held):
+    """Eight GPUs among 640 CPUs: if all are held, they are far scarcer than CPUs and memory."""
+    with_gpu, without = Counter({Shape(1, 8, 8, (("gpu", 1),)): held}), Counter({Shape(1, 8, 8): held})
+    found = demand_of(Held(with_gpu), PlacementRequest(1, 1), 640, 640, 8)
+    expected = demand_of(Held(without), PlacementRequest(1, 1), 640, 640)
+    assert (found.cpu, found.mib) == (expected.cpu, expected.mib)
 
 
 def test_an_empty_usage_has_no_shapes():

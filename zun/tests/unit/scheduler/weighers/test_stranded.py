@@ -268,6 +268,22 @@ def test_gpus_are_not_stranded(hosts, wanted, expected):
     assert order[0].hostname == expected
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param(gpus(1), "b", id="one-cpu"),
+        pytest.param(gpus(1, cpus=3), "b", id="most-cpus-of-a-small-cell"),
+        pytest.param(gpus(1, cpus=8), "a", id="where-it-fits-at-all"),
+    ],
+)
+def test_large_cells_are_kept_when_gpus_run_out(wanted, expected):
+    """Host a has the only cells of 8 CPUs. Most other GPUs of the cloud are held, with half of the CPUs."""
+    large, ordinary = host("a", with_gpus(2, cores=8)), host("b", with_gpus(2))
+    busy = [full(f"z{number}", gpus(1, 2), gpus(1, 2), topology=with_gpus(2)) for number in range(20)]
+    order = ranked([large, ordinary, *busy], RequestSpec("u", wanted), weighers.load(PACKING, configuration()))
+    assert order[0].hostname == expected
+
+
 @proof(80)
 @given(random=st.randoms(use_true_random=False), requests=st.lists(REQUESTS | UNEQUAL, min_size=1, max_size=6))
 def test_hosts_with_devices_weigh_as_the_oracle(random, requests):
