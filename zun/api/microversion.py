@@ -34,7 +34,7 @@ def v1(minor: int) -> Version:
 
 
 MIN = v1(1)
-MAX = v1(50)
+MAX = v1(51)
 STRICT = v1(41)  # lists and health checks refuse names that they do not know
 PLACEMENT = v1(41)  # NUMA placement: fields of create, members of a container, topology of a host
 GROUPS = v1(42)  # host aggregates, groups of containers, hints that name a group or other containers
@@ -59,6 +59,7 @@ DEVICE_SHARES = v1(47)  # topology of a host shows how many containers may have 
 MAP = v1(48)  # hosts show zone, aggregates, traits and free amounts; their topology sockets, and devices of claims
 MOVES = v1(49)  # containers are moved within their host: field movable, defragmentation
 SETS = v1(50)  # many containers of one request: fields count and set, and the sets that they make
+QUIET = v1(51)  # containers wish that interrupts leave their CPUs, and a power profile; audits name stuck interrupts
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 
 

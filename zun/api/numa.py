@@ -8,7 +8,7 @@ them fits some machine, and any other request is refused before a row exists.
 from collections.abc import Mapping
 from typing import Any
 
-from zun.api.schemas.numa import FIELDS, MIXED_FIELDS
+from zun.api.schemas.numa import FIELDS, MIXED_FIELDS, QUIET_FIELDS
 from zun.common import exceptions
 from zun.objects.placement import ASKED_AS, held_plan, keep_problem, mixed_problem
 from zun.topology import CPUPolicy, CpuSet, Isolation, NUMAAffinity, PlacementRequest, amounts
@@ -26,7 +26,7 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     ``given`` is the checked body of a create request: ``cpu`` and ``memory`` are None or absent unless the client named
     them. Raises InvalidValue, whose text begins with the name of the field.
     """
-    asked = {name: given[name] for name in (*FIELDS, *MIXED_FIELDS) if given.get(name) is not None}
+    asked = {name: given[name] for name in (*FIELDS, *MIXED_FIELDS, *QUIET_FIELDS) if given.get(name) is not None}
     policy = given.get("cpu_policy")
     if policy == CPUPolicy.MIXED:
         return _mixed(given, asked)

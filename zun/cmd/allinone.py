@@ -41,7 +41,7 @@ def main() -> None:
         running.callback(transport.cleanup)
         # The host starts first, so that the scheduler knows it when it continues the work of an earlier run.
         driver = compute.load_driver(conf)
-        agent = ComputeService(conf, driver, compute.load_network_driver(conf))
+        agent = ComputeService(conf, driver, compute.load_network_driver(conf), kernel=compute.kernel_of(conf))
         agent.start(transport)
         running.callback(agent.stop)
         scheduler = SchedulerService(conf, alone=True)

@@ -38,6 +38,11 @@ def load_network_driver(conf: cfg.ConfigOpts) -> NetworkDriver:
     return made
 
 
+def kernel_of(conf: cfg.ConfigOpts) -> str | None:
+    """Return the root of the machine whose kernel may be changed for containers. Those in memory run on none."""
+    return None if conf.compute.container_driver == "fake" else "/"
+
+
 def _load(conf: cfg.ConfigOpts, option: str, name: str, kind: str) -> Any:
     try:
         factory: Any = stevedore_driver.DriverManager(f"zun.{kind}.driver", name).driver
@@ -74,7 +79,7 @@ def main() -> None:
     metrics.serve(conf, conf.metrics.compute_port)
     transport = rpc.get_transport(conf)
     conductor_api.reach_database(conf, transport, program.connect_database)
-    service = ComputeService(conf, load_driver(conf), load_network_driver(conf))
+    service = ComputeService(conf, load_driver(conf), load_network_driver(conf), kernel=kernel_of(conf))
     service.start(transport)
     program.wait_for_signal("zun-compute is ready for host %s", conf.host)
     service.stop()

@@ -19,6 +19,8 @@ CINDER = f"{CUSTOM}ZUN_CINDER"
 NEUTRON = f"{CUSTOM}ZUN_NEUTRON"
 #: A host whose engine never runs the health checks of containers.
 NO_HEALTHCHECKS = f"{CUSTOM}ZUN_NO_HEALTHCHECKS"
+#: A host that moves device interrupts off the CPUs of containers.
+MOVES_INTERRUPTS = f"{CUSTOM}ZUN_MOVES_INTERRUPTS"
 LONGEST = 255
 NAME = rf"^[A-Z0-9_]{{1,{LONGEST}}}\Z"
 STANDARD: frozenset[str] = frozenset(os_traits.get_traits())
@@ -103,6 +105,11 @@ def cpu_traits(flags: Iterable[str]) -> frozenset[str]:
 
 CPU_TRAITS = cpu_traits(_X86) | {name for name in STANDARD if name.startswith((_ARM_PREFIX, _POWER_PREFIX))}
 """All traits that the flags of a CPU can give a host."""
+
+
+def of_profile(name: str) -> str:
+    """Return the trait of a host that has the power profile ``name``: ``low-latency`` gives ``..._LOW_LATENCY``."""
+    return f"{CUSTOM}ZUN_POWER_PROFILE_{name.upper().replace('-', '_')}"
 
 
 def problem(name: str) -> str | None:

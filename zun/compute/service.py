@@ -34,6 +34,7 @@ from zun.compute.images.images import Accounts, Images
 from zun.compute.images.sessions import Archives, Space, TerminalDesk
 from zun.compute.kept.records import Records
 from zun.compute.kept.recovery import Outcome
+from zun.compute.quiet.quiet import quiet_of
 from zun.compute.work.errands import KIND as ERRAND
 from zun.compute.work.errands import Errands
 from zun.compute.work.queue import Key, Lane, Queue
@@ -73,10 +74,12 @@ class ComputeService:
         host: str | None = None,
         machine: Callable[[], HostTopology] | None = None,
         volumes: Volumes | None = None,
+        kernel: str | None = None,
     ) -> None:
         """``host`` and ``machine`` replace the configured name and the hardware: several hosts fit in one process.
 
-        ``volumes`` replace those that are kept below state_path.
+        ``volumes`` replace those that are kept below state_path. ``kernel`` is the root of the machine whose kernel
+        keeps the CPUs of containers quiet; without it nothing of the kernel is changed.
         """
         self._conf = conf
         self._driver = driver
@@ -88,7 +91,8 @@ class ComputeService:
             self._host, enable_cpu_pinning=conf.compute.enable_cpu_pinning, default_disk=conf.default_disk
         )
         self._repairs: bool = conf.compute.audit_repair  # now: a value that cannot be read must not end audits later
-        self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory)
+        self._quiet = quiet_of(conf, self._host, kernel, self.tracker.claimed)
+        self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory, self._quiet)
         self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()
         self._stopping = threading.Event()
@@ -186,6 +190,7 @@ class ComputeService:
             self.parts.recovery,
             joins_neutron=self._network_driver.joins_neutron,
             machine=self._machine,
+            quiet=self._quiet,
         )
         self.auditor = Auditor(
             self._host,
@@ -196,6 +201,7 @@ class ComputeService:
             notifier,
             self._ledger,
             conf.compute.audit_host_processes,
+            self._quiet,
         )
         self._images = Images(self._driver, accounts, self.parts.images, glance)
         self.archives = Archives(self._driver, Space(conf.state_path, conf.compute.archive_space_mb))
@@ -275,6 +281,7 @@ class ComputeService:
         except exceptions.ZunError as exc:  # the host must start: the audit tells of objects that run there yet
             LOG.error("What was taken to other hosts while this one was down could not be removed: %s", exc)
         lost = self.tracker.recover_lost(containers, runtime)
+        self._quiet.settle(thorough=True)
         self.parts.reconciler.restore(containers, runtime, lost)
         unplugged = self._networks.unsettled(context, containers)
         for container in containers:
@@ -308,6 +315,7 @@ class ComputeService:
             self.parts.road.look_soon(uuid, unplugged=uuid in unplugged)
         self._put("records", functools.partial(self.parts.recovery.keep, context, containers))
         self._put("pool", self._pool.settle)
+        self._put("quiet", functools.partial(self._quiet.settle, thorough=True))
         ports = self.parts.recovery.ports_without_row
         self._put("networks", lambda: self._networks.sweep(context, ports(context)))
         self._put("named volumes", functools.partial(self.parts.named_volumes.remove, context))

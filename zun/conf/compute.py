@@ -120,6 +120,25 @@ OPTS = [
         help="Scope in which container names must be unique; upper and lower case count as equal. zun-api checks new "
         "containers and new names; existing names stay.",
     ),
+    cfg.StrOpt(
+        "interrupts",
+        default="away",
+        choices=[
+            ("away", "dedicated and mixed containers have none on their CPUs unless they ask for others"),
+            ("any", "only containers that ask for it (interrupts: away or own) have none"),
+            ("fixed", "interrupts are never moved, and containers that ask for it are not for this host"),
+        ],
+        help="Device interrupts, and kernel workers that belong to no CPU, on the CPUs of dedicated and mixed "
+        "containers. The host's own settings come back when the container is deleted.",
+    ),
+    cfg.MultiStrOpt(
+        "power_profiles",
+        default=[],
+        help="Clock and sleep states that containers with CPUs of their own may ask for by name, one line for each "
+        "profile: name, and some of governor, min_mhz, energy_preference and deepest_state. Example: "
+        "name:low-latency,governor:performance,deepest_state:C1. The files below /sys/devices/system/cpu say what a "
+        "machine has.",
+    ),
     bounded.IntOpt(
         "workers",
         default=32,

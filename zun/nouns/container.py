@@ -33,6 +33,7 @@ _NAME, _ID = Text(255), Text(36)
 _TEXT = Shown(str | None)
 _WANTED, _HELD = In("placement"), In("cpuset")
 _PLACED, _TRAITS, _DEVICES, _MIXED = Shown(since=41), Shown(since=44), Shown(since=45), Shown(since=46)
+_QUIET = Shown(since=51)
 _PLACE, _TRAIT, _DEVICE, _MIX = Asked(since=41), Asked(since=44), Asked(since=45), Asked(since=46)
 
 MEMORY = Range(Whole("memory in MiB", AMOUNT.most))
@@ -149,6 +150,11 @@ class Container(Noun):
         Asked(since=49),
         Shown(since=49),
     ]
+    interrupts: Annotated[
+        str | None, "Which device interrupts come to its own CPUs; null leaves that to the host.", _WANTED,
+        Asked(since=51), _QUIET,
+    ]
+    power_profile: Annotated[str | None, "The power profile of its own CPUs.", _WANTED, Asked(since=51), _QUIET]
     set_uuid: Annotated[str | None, "The set that it is a member of.", _ID, Shown(since=50), Sent("1.7")]
     links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, OPTIONAL, Shown()]
 

@@ -152,7 +152,9 @@ class AuditHost(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
-        http = versions.http_at(manager.container, "appcontainer host audit")
+        newer = parsed_args.isolation and versions.offers(manager.container, versions.QUIET_VERSION)
+        version = versions.QUIET_VERSION if newer else versions.PLACEMENT_VERSION
+        http = versions.http_at(manager.container, "appcontainer host audit", version)
         path = f"/v1/hosts/{versions.segment(parsed_args.host)}/audit"
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})
         findings = answer["findings"]
@@ -162,10 +164,11 @@ class AuditHost(command.Lister):
         columns: tuple[str, ...]
         if parsed_args.isolation:
             names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "network_softirqs",
-                     "whole_cores")  # fmt: skip
+                     "whole_cores", "stuck")  # fmt: skip
             columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Network softirqs",
-                       "Whole cores")  # fmt: skip
-            return columns, [tuple(each.get(name, "") for name in names) for each in answer.get("isolation", ())]
+                       "Whole cores", "Stuck")  # fmt: skip
+            rows = ({**each, "stuck": _stuck(each)} for each in answer.get("isolation", ()))
+            return columns, [tuple(each.get(name, "") for name in names) for each in rows]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")
         return columns, [tuple(each.get(name, "") for name in names) for each in findings]
@@ -178,6 +181,10 @@ def _all_well(answer: Mapping[str, Any]) -> str:
     left_out = f" {count(skipped, 'container')} could not be looked at now: the next audit does." if skipped else ""
     looked_at = count(sum(counts.values()), "container")
     return f"Host {answer['host']}: all is well. {looked_at} looked at, nothing found.{left_out}"
+
+
+def _stuck(isolated: Mapping[str, Any]) -> str:
+    return "; ".join(f"{irq} {why}" for irq, why in isolated.get("stuck", {}).items())
 
 
 def _no_isolation(answer: Mapping[str, Any]) -> str:

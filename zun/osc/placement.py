@@ -249,6 +249,17 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": ("strict", "preferred"),
         "help": "strict (default): memory only from the chosen cells. preferred: local first, spill allowed.",
     },
+    "interrupts": {
+        "choices": ("away", "own", "any"),
+        "help": "Device interrupts on the container's own CPUs. away: none. own: only those of its own devices, which "
+        "come nowhere else. any: those that the host has there. Without it the host chooses (needs a server with "
+        "microversion 1.51, as does the next one).",
+    },
+    "power_profile": {
+        "metavar": "<profile>",
+        "help": "Power profile of the container's own CPUs: clock and sleep states under a name that the operator "
+        "gave. 'openstack appcontainer host show' lists those of a host as traits CUSTOM_ZUN_POWER_PROFILE_<NAME>.",
+    },
     "mem_page_size": {
         "metavar": "{small,large,any,<KiB>}",
         "type": _page_size,

@@ -34,6 +34,7 @@ DEVICE_QUOTAS_VERSION = CAPSULE_DEVICES_VERSION = CINDER_VERSION = MIXED_VERSION
 ENGINES_VERSION = LINKS_VERSION = of(47)
 MOVES_VERSION = of(49)
 SETS_VERSION = of(50)
+QUIET_VERSION = of(51)
 
 
 def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVersion = PLACEMENT_VERSION) -> Any:

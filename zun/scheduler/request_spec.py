@@ -10,6 +10,7 @@ from zun.common.departures import departed
 from zun.common.groups import Group
 from zun.db import bounds, models
 from zun.objects.placement import disk_promised, placement_request
+from zun.objects.wishes import Wishes
 from zun.scheduler.host_state import HostState
 from zun.topology import PlacementRequest
 
@@ -102,7 +103,9 @@ class RequestSpec:
             different_host=_uuids(given.get(hints.DIFFERENT_HOST)),
             extra_specs=specs,
             image_properties=properties,
-            required_traits=frozenset(wishes.get("required_traits") or ()) | _image_traits(properties, "required"),
+            required_traits=frozenset(wishes.get("required_traits") or ())
+            | _image_traits(properties, "required")
+            | Wishes.of(wishes).traits,
             forbidden_traits=frozenset(wishes.get("forbidden_traits") or ()) | _image_traits(properties, "forbidden"),
             any_traits=tuple(map(frozenset, wishes.get("any_traits") or ())),
             member_of=tuple(map(frozenset, wishes.get("member_of") or ())),

@@ -154,3 +154,10 @@ def cpu_map_in(text: str) -> CpuSet:
     if mask.bit_length() > MAX_ID + 1:
         raise ValueError(text)
     return CpuSet.from_mask(mask)
+
+
+def cpu_map(cpus: CpuSet) -> str:
+    """Return the kernel bitmap of ``cpus``, which ``cpu_map_in`` reads: ``0-1,32`` is ``00000001,00000003``."""
+    digits = f"{cpus.mask:x}"
+    digits = digits.zfill(-(-len(digits) // 8) * 8)
+    return ",".join(digits[start : start + 8] for start in range(0, len(digits), 8))

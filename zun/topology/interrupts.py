@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from zun.topology.cpuset import CpuSet
+from zun.topology.cpuset import NO_CPUS, CpuSet
 
 _OF_A_CPU = (
     (re.compile(r"GIC(-\d+|v\d)?"), (range(0, 32), range(1056, 1120))),
@@ -33,8 +33,9 @@ They have lines with numbers in ``/proc/interrupts``, as devices do, but nobody 
 class Interrupts:
     """The device interrupts of the machine since it started.
 
-    ``counted`` maps each CPU to its count, ``allowed`` each interrupt number to the CPUs where it may arrive.
-    ``network`` maps each CPU to its count of soft interrupts for packets.
+    ``counted`` maps each CPU to its count, ``allowed`` each interrupt number to the CPUs where it may arrive: those
+    that were set last, and those of before until its controller has changed over. ``network`` maps each CPU to its
+    count of soft interrupts for packets.
     """
 
     counted: Mapping[int, int]
@@ -122,7 +123,12 @@ def _allowed(folder: Path) -> dict[int, CpuSet]:
     allowed = {}
     for each in folder.glob("[0-9]*"):
         try:
-            allowed[int(each.name)] = CpuSet((each / "smp_affinity_list").read_text().strip())
+            asked = CpuSet((each / "smp_affinity_list").read_text().strip())
         except (OSError, ValueError):
             continue
+        try:
+            reached = CpuSet((each / "effective_affinity_list").read_text().strip())
+        except (OSError, ValueError):  # not every controller tells
+            reached = NO_CPUS
+        allowed[int(each.name)] = asked | reached
     return allowed

@@ -227,7 +227,7 @@ def _create_rows(settings: Settings) -> list[_Row]:
         _Row("memory", scalars.amount(settings.memory, "MiB")),
         _Row("disk", scalars.amount(settings.disk, "GiB")),
         _Row("cpu_policy", scalars.one_of(*CPUPolicy)),
-        *(_Row(name, field) for name, field in (numa.FIELDS | numa.MIXED_FIELDS).items()),
+        *(_Row(name, field) for name, field in (numa.FIELDS | numa.MIXED_FIELDS | numa.QUIET_FIELDS).items()),
         *(_Row(name, field) for name, field in (traits.FIELDS | devices.FIELDS).items()),
         _Row("environment", scalars.ENVIRONMENT),
         _Row("labels", scalars.LABELS),
@@ -306,6 +306,7 @@ _SHAPE = frozenset(
     {
         *("cpu", "memory", "disk", "cpu_policy", *numa.FIELDS, "hints", "runtime", "availability_zone", "host"),
         *numa.MIXED_FIELDS,
+        *numa.QUIET_FIELDS,
         *traits.FIELDS,
         *devices.FIELDS,
         *("image", "mounts"),  # one that a project made, and its volumes, are where they are

@@ -5,6 +5,7 @@ from typing import Any
 
 from zun.api.schemas import Field
 from zun.api.schemas.scalars import optional_one_of
+from zun.objects.wishes import PROFILE, Interrupts
 from zun.topology import CpuSet, Isolation, MemPolicy, NUMAAffinity, ThreadPolicy
 
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
@@ -57,6 +58,19 @@ _PER_NODE = Field(
 #: Fields of a mixed container beside those of a dedicated one.
 MIXED_FIELDS = {
     "dedicated_cpus": Field({"type": ["integer", "null"], "minimum": 1, "maximum": 10**6}, _whole),
+}
+
+#: Fields of containers with CPUs of their own that wish what disturbs these CPUs least.
+QUIET_FIELDS = {
+    "interrupts": optional_one_of(*Interrupts),
+    "power_profile": Field(
+        {
+            "type": ["string", "null"],
+            "maxLength": 64,
+            "pattern": rf"^{PROFILE}\Z",
+            "description": "the name of a power profile, for example low-latency",
+        }
+    ),
 }
 
 _PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"

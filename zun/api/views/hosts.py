@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast
 
 from zun.api import microversion
 from zun.api.free_amounts import Amounts, HostAmounts
@@ -189,13 +189,22 @@ class Traits(TypedDict):
 
 
 class Audit(TypedDict):
-    """The host's answer, passed on unchanged."""
+    """The host's answer. ``isolation`` has ``stuck`` from 1.51 on."""
 
     host: str
     findings: list[dict[str, Any]]
     containers: dict[str, int]
     totals: dict[str, int]
     isolation: list[dict[str, Any]]
+
+
+def audit(answer: Mapping[str, Any], version: Version) -> Audit:
+    """Return the answer of a host at ``version``."""
+    told = cast(Audit, answer)
+    if version >= microversion.QUIET or "isolation" not in answer:  # an older host
+        return told
+    older = [{name: value for name, value in each.items() if name != "stuck"} for each in told["isolation"]]
+    return {**told, "isolation": older}
 
 
 class Place(NamedTuple):

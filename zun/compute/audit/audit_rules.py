@@ -137,6 +137,7 @@ class Isolated:
     ``whole_cores`` tells whether the container has its cores alone; it is None if its thread policy does not ask for
     whole cores. ``interrupts`` counts device interrupts on its CPUs since the machine started. ``irqs`` are the numbers
     of the device interrupts that may arrive there. ``network_softirqs`` counts soft interrupts for packets there.
+    ``stuck`` are those of ``irqs`` that the kernel did not let move, with device and reason.
     """
 
     container: str
@@ -148,9 +149,11 @@ class Isolated:
     interrupts: int
     irqs: CpuSet
     network_softirqs: int
+    stuck: Mapping[int, str] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "cpus": str(self.cpus), "irqs": str(self.irqs)}
+        stuck = {str(irq): why for irq, why in self.stuck.items()}
+        return {**asdict(self), "cpus": str(self.cpus), "irqs": str(self.irqs), "stuck": stuck}
 
 
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:

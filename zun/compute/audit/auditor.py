@@ -23,6 +23,7 @@ from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost, told_of
+from zun.compute.quiet.quiet import Quiet
 from zun.container.driver.audit import PinningView, Throttling
 from zun.container.driver.devices import ContainerDevices
 from zun.container.driver.driver import ContainerDriver
@@ -72,6 +73,7 @@ class Auditor:
     _notifier: Notifier
     _ledger: Ledger
     _host_processes: str
+    _quiet: Quiet
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _open: dict[tuple[str, ...], Finding] = field(default_factory=dict)
     _readings: dict[str, Reading] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class Auditor:
         dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated and uuid in names]
         if not dedicated:
             return
-        seen = interrupts()
+        seen, stuck = interrupts(), self._quiet.stuck
         for uuid, plan in dedicated:
             cpus = plan.dedicated_cpus
             came, irqs = seen.on(cpus)
@@ -149,8 +151,9 @@ class Auditor:
             whole_cores = has_whole_cores(topology, plan) if plan.whole_cores else None
             reached = grade_of(topology, plan)
             yield Isolated(
-                uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus)
-            )
+                uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus),
+                {irq: stuck[irq] for irq in irqs if irq in stuck},
+            )  # fmt: skip
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None

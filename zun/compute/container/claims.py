@@ -16,6 +16,7 @@ from zun.objects.placement import (
     shared_cpus_left,
     shared_memory_left,
 )
+from zun.objects.wishes import Wishes
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.allocator import devices_now
 from zun.topology.host_topology import view_of
@@ -40,11 +41,12 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The request of one container. ``disk`` is in GiB."""
+    """The request of one container. ``disk`` is in GiB, ``wishes`` are None without any."""
 
     uuid: str
     request: PlacementRequest
     disk: int
+    wishes: Wishes | None = None
 
 
 class Claim:

@@ -299,7 +299,7 @@ class Creation:
             if plan is None:
                 self._end_lost(context, current)
                 return False
-            self._tracker.hold(uuid, plan, disk_promised(current))
+            self._tracker.hold(uuid, plan, current)
             self._build(context, current, plan)
             return True
 

@@ -26,7 +26,7 @@ from zun.container.driver.state import RuntimeState
 from zun.messaging.compute_api import Size
 from zun.messaging.notifications import Notifier
 from zun.objects import Container
-from zun.objects.placement import cpuset_record, disk_promised, held_plan
+from zun.objects.placement import cpuset_record, held_plan
 from zun.topology import CpuSet, Plan
 from zun.topology.rearrange import Move
 
@@ -209,7 +209,7 @@ class Resizer:
         LOG.warning("Container %s holds CPUs %s, as its row says, and nothing else", container.uuid, plan.cpus)
         held = self._tracker.usage.claim(container.uuid)
         if held is None:
-            self._tracker.hold(container.uuid, plan, disk_promised(container))
+            self._tracker.hold(container.uuid, plan, container)
         with contextlib.suppress(exceptions.ContainerVanished):
             self._pool.change(container, plan, cpu=container.cpu, memory=container.memory, back=held == plan)
         self._tracker.hold(container.uuid, plan)  # now: until then it may have run on more

@@ -15,9 +15,11 @@ from zun.common.context import RequestContext, admin_context
 from zun.compute.container.claims import Claim, Resources, Wanted
 from zun.compute.container.resize_rules import increase, resized
 from zun.compute.kept import recovery_rules
+from zun.compute.quiet.rules import Claimed
 from zun.container.driver.state import RuntimeState
 from zun.objects import ComputeNode, Container, allocation_ratios
 from zun.objects.placement import disk_promised, held_plan, placement_request
+from zun.objects.wishes import NO_WISHES, Wishes
 from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, kept_up
 from zun.topology.cpuset import NO_CPUS
 
@@ -41,6 +43,8 @@ class ComputeNodeTracker:
         self._usage = Usage()
         self._disk_limit = 0.0
         self._disks: dict[str, int] = {}
+        self._wishes: dict[str, Wishes] = {}
+        """Of the containers that have any."""
         self._generation = 0
         self._members: dict[str, str] = {}
         self._guessed: set[str] = set()
@@ -70,6 +74,20 @@ class ComputeNodeTracker:
         """GiB that containers hold."""
         with self._lock:
             return sum(self._disks.values())
+
+    def claimed(self) -> list[Claimed]:
+        """Return the own CPUs of each container, with those that its resize adds, and what it wishes of them."""
+        with self._lock:
+            usage, wishes = self._usage, self._wishes
+            return [
+                Claimed(
+                    plan.dedicated_cpus | plan.withheld,
+                    wishes.get(owner.removesuffix(_GROWTH), NO_WISHES),
+                    tuple(device.address for device in plan.devices),
+                )
+                for owner, plan in usage
+                if plan.dedicated
+            ]
 
     @property
     def default_disk(self) -> int:
@@ -148,6 +166,7 @@ class ComputeNodeTracker:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
             self._usage, self._guessed = usage, set()
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
+            self._wishes = {each.uuid: wishes for each in containers if (wishes := _wishes(each)) and each.uuid in held}
 
     def recover_lost(self, containers: list[Container], runtime: Mapping[str, RuntimeState]) -> dict[str, Plan]:
         """After ``rebuild``: hold what rows of ``containers`` do not say and ``runtime`` shows. Returns it by uuid."""
@@ -217,7 +236,10 @@ class ComputeNodeTracker:
 
         Returns for each the claim, or the error that ``container_claim`` raises.
         """
-        requests = [(Wanted(each.uuid, placement_request(each), disk_promised(each)), limits) for each, limits in asked]
+        requests = [
+            (Wanted(each.uuid, placement_request(each), disk_promised(each), _wishes(each)), limits)
+            for each, limits in asked
+        ]
         before = self._topology
         claims = self._claims(requests, own_disk)
         refused = [number for number, each in enumerate(claims) if isinstance(each, exceptions.ClaimRefused)]
@@ -256,7 +278,12 @@ class ComputeNodeTracker:
         claim = Claim(resources, wanted, limits, self.release)
         self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
         self._disks[wanted.uuid] = wanted.disk
+        self._wish(wanted.uuid, wanted.wishes)
         return claim
+
+    def _wish(self, uuid: str, wishes: Wishes | None) -> None:
+        if wishes is not None:
+            self._wishes[uuid] = wishes
 
     def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
         """Plan ``request`` on the cells that ``uuid`` uses, and hold the additional part until ``hold`` is called.
@@ -289,17 +316,18 @@ class ComputeNodeTracker:
                 raise exceptions.ClaimRefused(host=self._hostname, reason=refusal.message)
             self._usage = usage.with_claim(_growth(uuid), new)
 
-    def hold(self, uuid: str, plan: Plan, disk: int | None = None) -> None:
+    def hold(self, uuid: str, plan: Plan, container: Container | None = None) -> None:
         """Let ``uuid`` hold exactly ``plan`` from now on. Raises ClaimConflict when somebody else holds a CPU of it.
 
-        ``disk`` (GiB) is for one that may hold nothing yet.
+        ``container`` is given for one that may hold nothing yet.
         """
         with self._lock:
             usage = self._usage.without(_growth(uuid))
             self._usage = usage if usage.claim(uuid) == plan else usage.without(uuid).with_claim(uuid, plan)
             self._guessed.discard(uuid)
-            if disk is not None:
-                self._disks[uuid] = disk
+            if container is not None:
+                self._disks[uuid] = disk_promised(container)
+                self._wish(uuid, _wishes(container))
 
     def pass_on(self, old: str, new: str) -> None:
         """Let ``new`` hold what ``old`` holds. Nothing happens if ``old`` holds nothing."""
@@ -309,6 +337,8 @@ class ComputeNodeTracker:
                 self._usage = self._usage.without(_growth(old)).without(old).without(new).with_claim(new, plan)
                 self._guessed.discard(old)
                 self._disks[new] = self._disks.pop(old, 0)
+                if old in self._wishes:
+                    self._wishes[new] = self._wishes.pop(old)
 
     def disagrees(self, uuid: str, plan: Plan | None) -> bool:
         """Return whether ``uuid`` holds anything but ``plan``. In the middle of a resize it does."""
@@ -337,11 +367,17 @@ class ComputeNodeTracker:
             self._usage = self._usage.without(_growth(uuid)).without(uuid)
             self._guessed.discard(uuid)
             self._disks.pop(uuid, None)
+            self._wishes.pop(uuid, None)
 
 
 def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
     """Return the claims in the rows by uuid. A capsule's claim stands for its members too."""
     return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
+
+
+def _wishes(container: Container) -> Wishes | None:
+    wishes = Wishes.of(container.placement)
+    return None if wishes == NO_WISHES else wishes
 
 
 def _growth(uuid: str) -> str:

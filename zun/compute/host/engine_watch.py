@@ -9,7 +9,6 @@ every container that should exist on this host.
 
 import json
 import logging
-import os
 import pathlib
 import threading
 import urllib.parse
@@ -21,6 +20,7 @@ from typing import Any, Self
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import SETTLED, Status
+from zun.common.whole_files import write_whole
 from zun.container.driver.facts import NO_ENGINE, EngineFacts, Facts, Store
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
@@ -128,11 +128,9 @@ class EngineWatch:
             return None
 
     def _write(self, store: Store) -> None:
-        new = self._file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            new.write_text(json.dumps(asdict(store)))
-            new.replace(self._file)
+            write_whole(self._file, json.dumps(asdict(store)).encode())
         except OSError as exc:
             LOG.warning("%s cannot be written, so that a change of the engine's store is not seen: %s", self._file, exc)
 

@@ -16,6 +16,7 @@ from zun.compute.host.engine_watch import EngineWatch, Neighbours
 from zun.compute.host.inventory import Inventory, inventory, pages_of_programs, plans_there
 from zun.compute.host.machine import NvmlFacts, discovered
 from zun.compute.kept.recovery import Recovery
+from zun.compute.quiet.quiet import Quiet
 from zun.container.driver.driver import ContainerDriver
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
@@ -46,6 +47,7 @@ class HostInventory:
         *,
         joins_neutron: bool,
         machine: Callable[[], HostTopology] | None,
+        quiet: Quiet,
     ) -> None:
         """``machine`` replaces the hardware."""
         self._conf = conf
@@ -58,6 +60,7 @@ class HostInventory:
         self._recovery = recovery
         self._joins_neutron = joins_neutron
         self._machine = machine
+        self._quiet = quiet
         sees_rows = conf.compute.database == "direct"
         self._neighbours = Neighbours(hostname, conf.compute.inventory_interval, sees_rows=sees_rows)
         self._nvml = NvmlFacts()
@@ -88,6 +91,7 @@ class HostInventory:
             others,
             held,
             neutron=self._joins_neutron,
+            quiet=self._quiet.abilities(machine.cpus),
         )
         before = self._tracker.topology
         foreign = self._foreign(context, self._tracker.promised(found.topology))

@@ -36,12 +36,14 @@ def inventory(
     held: Collection[str] = (),
     *,
     neutron: bool = False,
+    quiet: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ()),
 ) -> Inventory:
     """Return the inventory.
 
     ``others`` are plans of containers on this machine that are not this service's, or whose rows are lost: their own
     CPUs and their devices are not offered. ``held`` are the addresses of the devices that this service's containers
-    hold. With ``neutron``, the networks of this host are those of Neutron.
+    hold. With ``neutron``, the networks of this host are those of Neutron. ``quiet`` are the traits, and notes, of
+    what keeps the CPUs of containers quiet.
 
     Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
     no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
@@ -62,7 +64,8 @@ def inventory(
         kept = reserved_pages(compute.reserved_huge_pages)
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
     left_out = (*used, *alone, *unknown, *doubles, *foreign.values())
-    notes = (*discovered.notes, *idle, *left_out, *_absent(discovered, sets), *lacking_pages(discovered, kept))
+    lacking = (*_absent(discovered, sets), *lacking_pages(discovered, kept))
+    notes = (*discovered.notes, *quiet[1], *idle, *left_out, *lacking)
     notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -87,7 +90,7 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
-        "traits": sorted(_traits(conf, discovered, facts, neutron=neutron)),
+        "traits": sorted(_traits(conf, discovered, facts, neutron=neutron) | quiet[0]),
     }
     return Inventory(topology, columns)
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 from zun.common import exceptions, metrics
 from zun.common.states import Status
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.quiet.quiet import NoQuiet, Quiet
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
@@ -77,11 +78,21 @@ class SharedPool:
     a newer, narrower set.
     """
 
-    def __init__(self, tracker: ComputeNodeTracker, driver: ContainerDriver, huge_page_base_mib: int = 256) -> None:
-        """``huge_page_base_mib`` is the ordinary memory of a container whose memory is in huge pages."""
+    def __init__(
+        self,
+        tracker: ComputeNodeTracker,
+        driver: ContainerDriver,
+        huge_page_base_mib: int = 256,
+        quiet: Quiet | None = None,
+    ) -> None:
+        """``huge_page_base_mib`` is the ordinary memory of a container whose memory is in huge pages.
+
+        ``quiet`` keeps the own CPUs of containers quiet from the moment when others have left them.
+        """
         self._tracker = tracker
         self._driver = driver
         self._huge_page_base_mib = huge_page_base_mib
+        self._quiet = quiet or NoQuiet()
         self._lock = threading.Condition()  # notified when a member has left
         self._members: dict[str, Member] = {}
 
@@ -147,7 +158,8 @@ class SharedPool:
     def settle(self) -> None:
         """Move every member to the present pool, and check in the kernel that members left the CPUs they gave up.
 
-        Raise PinningMismatch if a member did not leave.
+        After that, interrupts and what else disturbs leave the own CPUs of containers too. Raise PinningMismatch if a
+        member did not leave.
         """
         with self._lock:
             moves = [(each, move) for each in self._members.values() if (move := self._move(each)) is not None]
@@ -155,6 +167,7 @@ class SharedPool:
             for member, _ in moves:
                 if member.leaving:
                     self._settle(member.container.uuid)
+            self._quiet.settle()
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
         """Return the present CPUs of ``uuid``. On return, other containers have left the CPUs that are its own.

@@ -7,7 +7,6 @@ only the agent's own user may read them.
 """
 
 import logging
-import os
 import pathlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from oslo_utils import uuidutils
 
 from zun.common.context import RequestContext
 from zun.common.states import Kind
+from zun.common.whole_files import write_whole
 from zun.objects import Container, NetworkPort
 
 LOG = logging.getLogger(__name__)
@@ -82,11 +82,7 @@ class Records:
         if not (self._written and self._folder.is_dir()):  # an earlier run may have made it with another mode
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._folder.chmod(0o700)
-        new = self._folder / f".{uuid}.{uuidutils.generate_uuid()}"  # two threads may write the same file
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(text)
-        new.replace(self._file(uuid))
+        write_whole(self._file(uuid), text)
 
     def drop(self, uuid: str) -> None:
         """Remove the file, if there is one."""

@@ -26,7 +26,7 @@ from zun.compute.kept.recovery_rules import NO_RECORD, row_of, why_not
 from zun.container.driver.inspector import Inspector
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
-from zun.objects.placement import disk_promised, held_plan
+from zun.objects.placement import held_plan
 from zun.topology import Plan
 from zun.topology.usage import ClaimConflict
 
@@ -143,7 +143,7 @@ class Recovery:
             if container.capsule_uuid is not None:
                 self._tracker.admit(uuid, container.capsule_uuid)
             elif plan is not None:
-                self._tracker.hold(uuid, plan, disk_promised(container))
+                self._tracker.hold(uuid, plan, container)
             ports, networks = ([_times(each) for each in rows] for rows in (record.ports, record.networks))
             generation = container.restore(ports, networks)
         except ClaimConflict as exc:

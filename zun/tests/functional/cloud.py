@@ -2,6 +2,7 @@
 """A whole cloud in one process: scheduler and compute services over in-process messages, runtimes in memory."""
 
 import contextlib
+import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -137,12 +138,18 @@ class Requests(ComputeAPI):
 
 
 class Cloud:
-    """``hosts`` maps names to machines. Everything of a test's own; ``stop``, or the end of its block, ends it."""
+    """``hosts`` maps names to machines. Everything of a test's own; ``stop``, or the end of its block, ends it.
 
-    def __init__(self, hosts: Mapping[str, HostTopology], **options: Any) -> None:
+    ``kernels`` maps names of hosts to made folders that are their kernels.
+    """
+
+    def __init__(
+        self, hosts: Mapping[str, HostTopology], kernels: Mapping[str, pathlib.Path] | None = None, **options: Any
+    ) -> None:
         self.conf = configuration(**options)
         self.transport = rpc.get_transport(self.conf, f"inproc:///{uuidutils.generate_uuid()}")
         self.machines = dict(hosts)
+        self.kernels = kernels or {}
         self.drivers: dict[str, InMemoryDriver] = {}
         self.networks: dict[str, Any] = {}
         self.volumes: dict[str, InMemoryVolumeDriver] = {}
@@ -174,6 +181,7 @@ class Cloud:
             host=name,
             machine=lambda: self.machines[name],
             volumes=volumes.as_volumes(),
+            kernel=str(self.kernels[name]) if name in self.kernels else None,
         )
         self.agents[name] = agent
         agent.start(self.transport)

@@ -73,6 +73,8 @@ class Program:
             settings = {"websocket_proxy": {"wsproxy_port": free_port()}, **settings}
         if module in ("allinone", "api"):  # what does not fit is asked for again and again, and counts
             settings = {"quota": dict.fromkeys(("containers", "cpu", "memory", "disk"), -1), **settings}
+        if module in ("allinone", "compute"):  # only tests of that take the interrupts of this machine
+            settings = {**settings, "compute": {"interrupts": "fixed", **settings.get("compute", {})}}
         lines = []
         for group, options in settings.items():
             lines.append(f"[{group}]")

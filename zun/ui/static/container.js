@@ -451,6 +451,8 @@ const ASKED = [
     "numa_mem",
     "numa_mempolicy",
     "mem_page_size",
+    "interrupts",
+    "power_profile",
     "required_traits",
     "forbidden_traits",
     "any_traits",

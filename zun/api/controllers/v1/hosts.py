@@ -180,12 +180,13 @@ class Hosts:
         return Answer(views.of_traits(db.add_traits(host, given["traits"])))
 
     def audit(self, call: Call) -> Answer:
-        """Audit a host and return its answer unchanged."""
+        """Audit a host and return its answer."""
         given = schemas.AUDIT(call.arguments)
         call.access.require("host:audit")
         host = db.find(call.parameters["host"])["hostname"]
         host_up.require(host, self._settings)
-        return Answer(self._compute.audit(call.context, host, repair=given.get("repair", False)))
+        answer = self._compute.audit(call.context, host, repair=given.get("repair", False))
+        return Answer(views.audit(answer, call.version))
 
     def evacuate(self, call: Call) -> Answer:
         """Have the containers of a host that is down placed elsewhere, but for those that can live only there.

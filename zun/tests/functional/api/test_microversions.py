@@ -28,9 +28,9 @@ def told(reply):
         ("container 1.44", "1.44"),
         ("container 1.46", "1.46"),
         ("container 1.48", "1.48"),
-        ("container latest", "1.50"),
-        ("container LATEST", "1.50"),
-        ("compute latest", "1.50"),
+        ("container latest", "1.51"),
+        ("container LATEST", "1.51"),
+        ("compute latest", "1.51"),
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing", "/v1/containers/a.txt"])
@@ -40,13 +40,13 @@ def test_headers_that_are_understood(api, path, header, resolved):
     assert told(reply) == {
         "openstack-api-version": f"container {resolved}",
         "openstack-api-minimum-version": "container 1.1",
-        "openstack-api-maximum-version": "container 1.50",
+        "openstack-api-maximum-version": "container 1.51",
         "vary": "OpenStack-API-Version",
     }
 
 
 @pytest.mark.parametrize(
-    ("version", "resolved"), [("1.1", "1.1"), ("1.12", "1.12"), ("1.40", "1.40"), ("latest", "1.50")]
+    ("version", "resolved"), [("1.1", "1.1"), ("1.12", "1.12"), ("1.40", "1.40"), ("latest", "1.51")]
 )
 @pytest.mark.parametrize("path", ["/v1/containers", "/containers", "/v1", "/v1/nothing"])
 def test_the_official_type_is_understood_and_answered(api, path, version, resolved):
@@ -55,7 +55,7 @@ def test_the_official_type_is_understood_and_answered(api, path, version, resolv
     assert told(reply) == {
         "openstack-api-version": f"application-container {resolved}",
         "openstack-api-minimum-version": "application-container 1.1",
-        "openstack-api-maximum-version": "application-container 1.50",
+        "openstack-api-maximum-version": "application-container 1.51",
         "vary": "OpenStack-API-Version",
     }
 
@@ -100,7 +100,7 @@ def test_headers_that_are_not(api, header):
 def test_versions_out_of_range(api, version):
     reply = api.at(version).get("/v1/containers")
     assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")
-    assert "1.1" in reply.error["detail"] and "1.50" in reply.error["detail"]
+    assert "1.1" in reply.error["detail"] and "1.51" in reply.error["detail"]
     assert ("mutually exclusive" in reply.error["detail"]) is (not version.startswith("1."))
     assert reply.headers["openstack-api-version"] == f"container {version}"
     assert reply.headers.keys() >= VERSION_HEADERS

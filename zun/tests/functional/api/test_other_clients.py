@@ -56,7 +56,7 @@ def test_openstacksdk_without_a_microversion_speaks_1_1(sdk):
 def test_openstacksdk_is_told_a_version_out_of_range(sdk):
     reply = sdk.application_container.get("/containers", microversion="1.99")
     assert (reply.status_code, reply.headers["OpenStack-API-Version"]) == (406, "application-container 1.99")
-    assert "maximum is 1.50" in reply.json()["errors"][0]["detail"]
+    assert "maximum is 1.51" in reply.json()["errors"][0]["detail"]
 
 
 # Heat calls python-zunclient with the service type ``container``, at 1.12 and, with a tty, at 1.36 (openstack-heat

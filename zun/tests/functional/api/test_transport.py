@@ -356,7 +356,7 @@ def test_version_documents(application):
         "id": "v1",
         "status": "CURRENT",
         "min_version": "1.1",
-        "max_version": "1.50",
+        "max_version": "1.51",
     }
     assert version["links"] == [{"href": "http://zun.example:9517/v1/", "rel": "self"}]
     for path in ("/v1", "/v1/", "/v1.json"):

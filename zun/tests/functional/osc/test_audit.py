@@ -112,9 +112,16 @@ def test_isolation_option_prints_isolation_with_same_exit_code():
     code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
     assert code == 1
     assert printed.splitlines() == [
-        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores"',
-        '"c-1","web","2-3","core","l3",12,"24,30",34,True',
+        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores","Stuck"',
+        '"c-1","web","2-3","core","l3",12,"24,30",34,True,""',
     ]
+
+
+def test_isolation_of_a_newer_service_names_stuck_interrupts():
+    told = [{**ISOLATION, "stuck": {"24": "nvme0q3: Input/output error", "30": "eth0: Input/output error"}}]
+    code, printed, asked = run([], "h1", "--isolation", "-f", "json", max_version="1.51", isolation=told)
+    assert (code, asked[0].version) == (0, "1.51")
+    assert json.loads(printed)[0]["Stuck"] == "24 nvme0q3: Input/output error; 30 eth0: Input/output error"
 
 
 def test_an_older_service_is_named():
