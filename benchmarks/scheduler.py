@@ -11,7 +11,8 @@ are in ZUN_TEST_RABBIT_URL and ZUN_TEST_MYSQL_URL: ``eval "$(tools/services.sh e
 Nova and of the Zun that is on PyPI, installed into a virtual environment (BENCHMARK_PEERS, kept for the next run);
 ``huge`` runs only if it is named: a cloud of 100,000 hosts and 2 million containers, from the start of a scheduler to
 its decisions, in SQLite or in the empty database ``--database URL``; so do ``sets``, sets of containers beside single
-ones on the ground of ``service``, and ``burst``, ten sets at once with every service in one process.
+ones on the ground of ``service``, ``packed``, many requests that choose the same hosts, and ``burst``, ten sets at once
+with every service in one process.
 ``--against`` runs the service part of another commit and of this tree in turns, and prints the ratios of what both
 measure. ``memory`` takes the largest number of ``--hosts``; ``--count`` is of decisions (3000) or claims (1500).
 ``--curves`` draws how the figures grow, with matplotlib (benchmarks/requirements.txt).
@@ -121,6 +122,16 @@ def run_sets(hosts: int, claims: int) -> list[dict[str, Any]]:
     return rows
 
 
+def run_packed(claims: int) -> list[dict[str, Any]]:
+    rows = service.packed(*_urls(), claims)
+    print(f"\n{'at once':>8} {'claims/s':>9} {'p99 ms':>7} {'CPU ms':>7}")
+    for row in rows:
+        spent = row["cpu_ms"]
+        print(f"{row['in_flight']:>8} {row['per_second']:>9.0f} {row['p99_ms']:>7.0f} {sum(spent.values()):>7.2f}")
+        print("       CPU time of a claim: " + ", ".join(f"{k} {v:.2f} ms" for k, v in spent.items()))
+    return rows
+
+
 def run_burst(folder: str, claims: int) -> dict[str, Any]:
     row = sets.in_process(folder, 10, claims // 10)
     spent = row["cpu_ms"]["process"]
@@ -225,7 +236,7 @@ def _urls() -> tuple[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--part", action="append", choices=(*PARTS, "huge", "sets", "burst"))
+    parser.add_argument("--part", action="append", choices=(*PARTS, "huge", "sets", "packed", "burst"))
     parser.add_argument("--hosts", type=int, nargs="+", help="1000 and 10000, and for huge 100000")
     parser.add_argument("--count", type=int)
     parser.add_argument("--conductor", action="store_true", help="service: hosts reach the database through one")
@@ -253,6 +264,8 @@ def main() -> int:
             results["service"] = run_service(hosts, options.count or 1500, options.conductor)
         if "sets" in parts:
             results["sets"] = run_sets(options.hosts[0], options.count or 960)
+        if "packed" in parts:
+            results["packed"] = run_packed(options.count or 400)
         if "burst" in parts:
             results["burst"] = run_burst(folder, options.count or 1000)
         if "peers" in parts:

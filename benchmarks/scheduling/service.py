@@ -47,7 +47,7 @@ from zun.container.fake import InMemoryDriver
 from zun.db import compute_nodes, models, session
 from zun.db import containers as db
 from zun.messaging import rpc
-from zun.messaging.compute_api import MANY, ComputeAPI, Request
+from zun.messaging.compute_api import VERSION, ComputeAPI, Request
 from zun.messaging.conductor_api import ConductorAPI
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import Container
@@ -69,18 +69,12 @@ CONTEXT = RequestContext(user_id="alice", project_id="demo", roles=["member"])
 class SharedQueue(ComputeAPI):
     """Sends the messages for every host to the one process that plays all agents."""
 
-    def create(self, context: RequestContext, host: str, container: Container, **arguments: Any) -> None:
-        arguments["limits"] = {**arguments["limits"], HOST: host}
-        self._tell(context, AGENTS, "create", container=container, **arguments)
-
-
-    def create_many(self, context: RequestContext, host: str, requests: Sequence[Request]) -> None:
-        orders = [
-            {"limits": {**each["limits"], HOST: host}, "alternates": each["alternates"], "tried": each["tried"]}
-            for each in requests
-        ]
-        containers = [each["container"] for each in requests]
-        self._tell(context, AGENTS, "create_many", version=MANY, containers=containers, orders=orders)
+    def _tell(
+        self, context: RequestContext, host: str | None, method: str, version: str = VERSION, **arguments: Any
+    ) -> None:
+        for each in arguments.get("orders", [arguments]):
+            each["limits"][HOST] = host
+        super()._tell(context, AGENTS, method, version, **arguments)
 
 
 class Witness(SchedulerAPI):
@@ -147,28 +141,23 @@ class Agents:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        self._workers.submit(self._create, context, container, limits=limits, alternates=alternates, tried=tried)
+        self._workers.submit(self._create_many, [Order(context, container, limits, alternates, tried)])
 
     @rpc.quick
     def create_many(
         self, context: RequestContext, *, containers: Sequence[Container], orders: Sequence[Mapping[str, Any]]
     ) -> None:
         pairs = zip(containers, orders, strict=True)
-        self._workers.submit(self._create_many, context, [Order(container, **order) for container, order in pairs])
+        self._workers.submit(self._create_many, [Order.of(context, container, order) for container, order in pairs])
 
-    def _create_many(self, context: RequestContext, orders: Sequence[Order]) -> None:
+    def _create_many(self, orders: Sequence[Order]) -> None:
         host = orders[0].limits[HOST]
         if isinstance(ZunObject.indirection_api, EachHost):
             ZunObject.indirection_api.play(host)
         later: list[Callable[[], bool]] = []
-        self._hosts[host].creation.create(context, orders, lambda _, work: later.append(work))
+        self._hosts[host].creation.create(orders, lambda _, work: later.append(work))
         for work in later:
             work()
-
-    def _create(self, context: RequestContext, container: Container, *, limits: Mapping[str, Any], **more: Any) -> None:
-        if isinstance(ZunObject.indirection_api, EachHost):
-            ZunObject.indirection_api.play(limits[HOST])
-        self._hosts[limits[HOST]].creation.create(context, [Order(container, limits, **more)])
 
     def _start(self) -> dict[str, HostParts]:
         """Start all agents from rows that are read once for all hosts."""
@@ -306,9 +295,11 @@ def listener(port: int) -> psutil.Process | None:
 class Cloud:
     """The processes, and the client that casts to them."""
 
-    def __init__(self, database: str, rabbit: str, hosts: int, conductor: bool = False) -> None:
+    def __init__(
+        self, database: str, rabbit: str, hosts: int, conductor: bool = False, machine: HostTopology | None = None
+    ) -> None:
         session.configure(database)
-        clouds.fill([f"host-{number:05}" for number in range(hosts)], clouds.machine())
+        clouds.fill([f"host-{number:05}" for number in range(hosts)], machine or clouds.machine())
         conf = configuration()
         spawn = multiprocessing.get_context("spawn")
         ports = {"RabbitMQ": urllib.parse.urlsplit(rabbit).port, "MariaDB": sa.make_url(database).port}
@@ -373,11 +364,11 @@ class Cloud:
         before = self._cpu_seconds()
         for at in range(0, count, together):
             requests: list[Request] = [
-                {"container": each, "limits": {HOST: "host-00000"}, "alternates": [], "tried": {}}
+                {"context": CONTEXT, "container": each, "limits": {HOST: "host-00000"}, "alternates": [], "tried": {}}
                 for each in waiting[at : at + together]
             ]
             sent |= {each["container"].uuid: time.monotonic() for each in requests}
-            compute_api.create_many(CONTEXT, AGENTS, requests)
+            compute_api.create_many(AGENTS, requests)
         self._settle(sent)
         for container in waiting:
             while db.get(container.uuid)["status"] == "Creating":
@@ -447,6 +438,19 @@ def run(mysql: str, rabbit: str, hosts: int, count: int, conductor: bool = False
             }
         finally:
             cloud.stop()
+
+
+def packed(mysql: str, rabbit: str, count: int, hosts: int = 8) -> list[dict[str, Any]]:
+    """Measure large hosts that are filled one after the other: with 32 requests under way, then with all at once."""
+    os.environ["OS_SCHEDULER__WEIGHERS"] = "FreeCPUWeigher=-1.0"  # oslo.config of the scheduler's process reads it
+    with own_database(mysql) as database:
+        cloud = Cloud(database, rabbit, hosts, machine=clouds.machine(8, 64, 262144))
+        try:
+            cloud.closed_loop(100, 16)  # warm: connections, agents
+            return [{"in_flight": each, **cloud.closed_loop(count, each)} for each in (32, count)]
+        finally:
+            cloud.stop()
+            del os.environ["OS_SCHEDULER__WEIGHERS"]
 
 
 def in_flight(mysql: str, rabbit: str, hosts: int, counts: Sequence[int], count: int = 600) -> list[dict[str, Any]]:

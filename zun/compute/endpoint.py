@@ -68,16 +68,18 @@ class ComputeEndpoint:
         alternates: Sequence[Mapping[str, Any]],
         tried: Mapping[str, str],
     ) -> None:
-        self._parts.road.propose(context, [Order(container, limits, alternates, tried)])
+        self._parts.road.propose([Order(context, container, limits, alternates, tried)])
 
     @rpc.quick
     def create_many(
         self, context: RequestContext, *, containers: Sequence[Container], orders: Sequence[Mapping[str, Any]]
     ) -> None:
         """Create several containers. Each order has the other arguments of ``create`` for the container at its place.
+
+        An order has a context if it is not that of the message.
         """
         pairs = zip(containers, orders, strict=True)
-        self._parts.road.propose(context, [Order(container, **order) for container, order in pairs])
+        self._parts.road.propose([Order.of(context, container, order) for container, order in pairs])
 
     @rpc.quick
     def look(self, context: RequestContext, *, uuid: str) -> None:

@@ -32,9 +32,11 @@ UNPACK_SECONDS = 3600  # the longest that a host may take to unpack an archive
 class Request(TypedDict):
     """The creation of one container. ``limits`` has the plan in ``cpuset`` and what else a claim must keep to.
 
-    ``alternates`` are further hosts with their limits, ``tried`` the hosts that refused it, with their reasons.
+    ``context`` is of whoever asked for the container. ``alternates`` are further hosts with their limits, ``tried`` the
+    hosts that refused it, with their reasons.
     """
 
+    context: RequestContext
     container: Container
     limits: Mapping[str, Any]
     alternates: Sequence[Mapping[str, Any]]
@@ -113,25 +115,28 @@ class ComputeAPI:
         tried: Mapping[str, str],
     ) -> None:
         """Cast: claim the plan in ``limits`` and create the container. Start it if its request says run."""
-        asked: Request = {"container": container, "limits": limits, "alternates": alternates, "tried": tried}
-        self.create_many(context, host, [asked])
+        asked = Request(context=context, container=container, limits=limits, alternates=alternates, tried=tried)
+        self.create_many(host, [asked])
 
-    def create_many(self, context: RequestContext, host: str, requests: Sequence[Request]) -> None:
+    def create_many(self, host: str, requests: Sequence[Request]) -> None:
         """Cast: create the containers of ``requests``, whose claims ``host`` commits together.
 
         A container that the host refuses comes back alone. Several in one message since version 1.7; a host of an
-        older release gets a message for each.
+        older release gets a message for each. An order has its context if it is not that of the message.
         """
         orders: list[dict[str, Any]] = [
             {"limits": dict(each["limits"]), "alternates": list(each["alternates"]), "tried": dict(each["tried"])}
             for each in requests
         ]
         if len(requests) > 1 and self._client.can_send(MANY):
-            containers = [each["container"] for each in requests]
+            context, containers = requests[0]["context"], [each["container"] for each in requests]
+            for each, order in zip(requests, orders, strict=True):
+                if each["context"] is not context:
+                    order["context"] = each["context"].to_message()
             self._tell(context, host, "create_many", version=MANY, containers=containers, orders=orders)
             return
         for each, order in zip(requests, orders, strict=True):
-            self._tell(context, host, "create", container=each["container"], **order)
+            self._tell(each["context"], host, "create", container=each["container"], **order)
 
     def can_act(self, action: str) -> bool:
         """Return whether hosts of the pinned release know the action, or would not even look for it."""

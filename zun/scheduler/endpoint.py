@@ -24,11 +24,12 @@ from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db.permits import Permits
 from zun.messaging import rpc
-from zun.messaging.compute_api import ComputeAPI
+from zun.messaging.compute_api import ComputeAPI, Request
 from zun.objects import Container
 from zun.objects.arguments import LONGEST, misfit
 from zun.objects.service import COMPUTE_BINARY
 from zun.scheduler import capacity, dry_run, explain, filters, select, weighers
+from zun.scheduler.batches import Batches
 from zun.scheduler.columns import Columns
 from zun.scheduler.departures import Departures
 from zun.scheduler.filters.cpuset import CpuSetFilter
@@ -94,8 +95,11 @@ class SchedulerEndpoint:
         self._subset = host_subset_size
         self._draw = draw
         self._permits = Permits()
+        self._batches = Batches(self._send, lambda request: f"Container {request['container'].uuid}")
         self._departures = Departures(compute_api, lambda context, container: self._place(context, container, {}, ()))
-        self._sets = SetPlacer(table, self._filters, host_weighers, compute_api, self._permits, _group)
+        self._sets = SetPlacer(
+            table, self._filters, host_weighers, compute_api, self._batches, self._permits, _group
+        )
         self._rearranger = rearranger or Rearranger(table, self._filters, compute_api)
 
     def create(
@@ -393,17 +397,31 @@ class SchedulerEndpoint:
             return
         best, spare = answer[0], [{"host": choice.hostname, "limits": choice.limits} for choice in answer[1:]]
         metrics.DECISIONS.labels("placed" if keeper is None else "handed_over").inc()
-        try:
-            if keeper is not None:
-                LOG.info("Container %s goes to scheduler %s, which keeps host %s", spec.uuid, keeper, best.hostname)
+        if keeper is not None:
+            LOG.info("Container %s goes to scheduler %s, which keeps host %s", spec.uuid, keeper, best.hostname)
+            try:
                 self._peers.hand_over(context, container, to=keeper, tried=tried, passed=passed)
-                return
-            LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
-            limits = best.permitted(self._permits, spec.uuid, tried, spare)
-            self._compute_api.create(context, best.hostname, container, limits=limits, alternates=spare, tried=tried)
+            except exceptions.HostUnavailable as exc:
+                LOG.warning("Container %s could not be handed to scheduler %s: %s", spec.uuid, keeper, exc)
+            return
+        LOG.info("Container %s goes to host %s", spec.uuid, best.hostname)
+        request: Request = {
+            "context": context,
+            "container": container,
+            "limits": best.permitted(self._permits, spec.uuid, tried, spare),
+            "alternates": spare,
+            "tried": tried,
+        }
+        self._batches.put(best.hostname, [request])
+
+    def _send(self, host: str, requests: Sequence[Request]) -> None:
+        """Send the containers to the host, for which they are booked."""
+        try:
+            self._compute_api.create_many(host, requests)
         except exceptions.HostUnavailable as exc:
-            # The message may have arrived, so this is no refusal. The sweep checks the container after the deadline.
-            LOG.warning("Container %s could not be handed to host %s: %s", spec.uuid, best.hostname, exc)
+            # The message may have arrived, so this is no refusal. The sweep checks the containers after the deadline.
+            for each in requests:
+                LOG.warning("Container %s could not be handed to host %s: %s", each["container"].uuid, host, exc)
 
     def _known_better(self, spec: RequestSpec, container: Container) -> RequestSpec:
         """Return ``spec`` with the host of its volumes, and read the changes of all hosts from the database.

@@ -23,6 +23,7 @@ from zun.messaging.compute_api import ComputeAPI, Request
 from zun.objects import Container
 from zun.objects.placement import held_plan
 from zun.scheduler import select, sets, weighers
+from zun.scheduler.batches import Batches
 from zun.scheduler.columns import Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import Held
@@ -46,6 +47,7 @@ class SetPlacer:
         filters: Sequence[HostFilter],
         weights: Sequence[weighers.Weighted],
         compute_api: ComputeAPI,
+        batches: Batches[Request],
         permits: Permits,
         group_of: Callable[[Container], Group | None],
     ) -> None:
@@ -53,6 +55,7 @@ class SetPlacer:
         self._filters = filters
         self._weights = weights
         self._compute_api = compute_api
+        self._batches = batches
         self._permits = permits
         self._group_of = group_of
 
@@ -170,6 +173,7 @@ class SetPlacer:
         by_host: dict[str, list[Request]] = {}
         for container, choice in placed:
             request: Request = {
+                "context": context,
                 "container": container,
                 "limits": choice.permitted(self._permits, container.uuid, tried, []),
                 "alternates": [],
@@ -179,11 +183,7 @@ class SetPlacer:
         metrics.DECISIONS.labels("placed").inc(len(placed))
         for host, requests in by_host.items():
             LOG.info("%d members of set %s go to host %s", len(requests), requests[0]["container"].set_uuid, host)
-            try:
-                self._compute_api.create_many(context, host, requests)
-            except exceptions.HostUnavailable as exc:
-                # The message may have arrived, so this is no refusal. The sweep looks after the booking's deadline.
-                LOG.warning("Members of a set could not be handed to host %s: %s", host, exc)
+            self._batches.put(host, requests)
 
     def _explained(
         self, spec: RequestSpec, rules: SetRules, fitting: int, wanted: int

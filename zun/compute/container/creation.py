@@ -59,16 +59,24 @@ LOST = (
 
 
 class Order(NamedTuple):
-    """One container to create here.
+    """One container to create here, asked for in ``context``.
 
     ``limits`` has the plan in ``cpuset`` and what else the claim must keep to. ``alternates`` and ``tried`` go back to
     the schedulers with a refusal.
     """
 
+    context: RequestContext
     container: Container
     limits: Mapping[str, Any]
     alternates: Sequence[Mapping[str, Any]]
     tried: Mapping[str, str]
+
+    @classmethod
+    def of(cls, context: RequestContext, container: Container, order: Mapping[str, Any]) -> Order:
+        """Return the order for ``container`` of a message ``create_many`` that was sent in ``context``."""
+        own = order.get("context")
+        who = context if own is None else RequestContext.from_dict(own, overwrite=False)
+        return cls(who, container, order["limits"], order["alternates"], order["tried"])
 
 
 Later = Callable[[str, Callable[[], bool]], object]
@@ -125,7 +133,7 @@ class Creation:
         self._objects = objects
         self._members = members
 
-    def create(self, context: RequestContext, orders: Sequence[Order], later: Later = _never) -> bool:
+    def create(self, orders: Sequence[Order], later: Later = _never) -> bool:
         """Claim for all ``orders`` together, and create the container of the first one.
 
         Each container is created, started if asked, and seen in the kernel to run where it was planned. ``later`` gets
@@ -143,14 +151,15 @@ class Creation:
                         turns.enter_context(self._operations.queue.turn(key_of(each.container.uuid), patience=0))
                         mine.append(each)
                     except QueueBusy:  # its message came twice
-                        later(each.container.uuid, functools.partial(self.create, context, [each]))
-                left = self._claim(context, mine)
+                        later(each.container.uuid, functools.partial(self.create, [each]))
+                left = self._claim(mine)
             for each in mine[1:]:
                 later(each.container.uuid, left[each.container.uuid])
             return left[uuid]()
 
-    def _claim(self, context: RequestContext, orders: Sequence[Order]) -> dict[str, Callable[[], bool]]:
+    def _claim(self, orders: Sequence[Order]) -> dict[str, Callable[[], bool]]:
         """Commit the claims that fit, and give every other container back. Return what is left to do, by uuid."""
+        context = orders[0].context  # for what is done once for all of them
         left: dict[str, Callable[[], bool]] = {}
         attempts: list[_Attempt] = []
         for order in orders:
@@ -174,7 +183,7 @@ class Creation:
         for each in attempts:
             each.end(each.error)
         for attempt in sorted(attempts, key=lambda each: each.error is not None):  # what was claimed is told together
-            left[attempt.order.container.uuid] = self._end_claim(context, attempt)
+            left[attempt.order.container.uuid] = self._end_claim(attempt)
         return left
 
     def _hold(self, context: RequestContext, attempts: Sequence[_Attempt]) -> None:
@@ -208,7 +217,6 @@ class Creation:
         """
         if not attempts:
             return
-        step = (context.request_id, "create", event_of("create"))
         claims = []
         for each in attempts:
             container = each.order.container
@@ -216,6 +224,7 @@ class Creation:
             container.cpuset = cpuset_record(each.claim.plan, self._tracker.topology)
             container.task_state = TaskState.CREATING
             pool = None if each.pool is None else each.pool.uuid
+            step = (each.order.context.request_id, "create", event_of("create"))
             claims.append(Claiming(container, step, pool, each.order.limits.get(PERMIT_KEY)))
         for each, outcome in zip(attempts, Container.save_claims(context, self._hostname, claims), strict=True):
             if isinstance(outcome, exceptions.ZunError):
@@ -223,12 +232,12 @@ class Creation:
             else:
                 each.claimed = outcome
 
-    def _end_claim(self, context: RequestContext, attempt: _Attempt) -> Callable[[], bool]:
+    def _end_claim(self, attempt: _Attempt) -> Callable[[], bool]:
         """Tell others how the attempt ended. Return what is left to do for the container."""
-        container, error = attempt.order.container, attempt.error
+        context, container, error = attempt.order.context, attempt.order.container, attempt.error
         if isinstance(error, exceptions.ClaimRefused):
             metrics.CLAIM_SECONDS.labels("refused").observe(time.monotonic() - attempt.began)
-            self._refuse(context, attempt.order, error, by_default=attempt.by_default)
+            self._refuse(attempt.order, error, by_default=attempt.by_default)
             return lambda: True
         if error is not None:
             LOG.info("Container %s needs no host any more: %s", container.uuid, error)
@@ -250,11 +259,9 @@ class Creation:
         metrics.CREATE_SECONDS.labels(container.status).observe(time.monotonic() - attempt.began)
         return True
 
-    def _refuse(
-        self, context: RequestContext, order: Order, why: exceptions.ClaimRefused, *, by_default: bool
-    ) -> None:
+    def _refuse(self, order: Order, why: exceptions.ClaimRefused, *, by_default: bool) -> None:
         """Give the container back to the schedulers as it came. ``by_default``: it got its disk here."""
-        container = order.container
+        context, container = order.context, order.container
         LOG.info("Container %s does not fit: %s", container.uuid, why)
         container.cpuset = container.task_state = None
         if by_default:  # the next host may have another default, or none

@@ -7,7 +7,6 @@ into the queue, and nothing else. ``step`` decides; this performs.
 
 import contextlib
 import datetime
-import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -109,23 +108,26 @@ class Road:
         }
         self._settle_claim = resizer.settle
 
-    def propose(self, context: RequestContext, orders: Sequence[Order]) -> None:
+    def propose(self, orders: Sequence[Order]) -> None:
         """Have containers created here with the plans of a scheduler. Returns at once.
 
         The first one's turn is that of the claims of all; then each is created in its own turn.
         """
-        uuids = [each.container.uuid for each in orders]
-        later = functools.partial(self._propose, context)
+        contexts = {each.container.uuid: each.context for each in orders}
+        first, *others = contexts
+
+        def later(uuid: str, work: Callable[[], bool]) -> None:
+            self._propose(contexts[uuid], uuid, work)
 
         def create() -> bool:
             try:
-                return self._creation.create(context, orders, later)
+                return self._creation.create(orders, later)
             except BaseException:
-                for each in uuids[1:]:  # nobody else knows whether their claims are committed
+                for each in others:  # nobody else knows whether their claims are committed
                     self._queue.put(key_of(each))
                 raise
 
-        self._propose(context, uuids[0], create)
+        self._propose(contexts[first], first, create)
 
     def _propose(self, context: RequestContext, uuid: str, create: Callable[[], bool]) -> None:
         """Have ``create`` run in the turn of the container. If it returns False, the container is looked at then."""

@@ -18,7 +18,7 @@ import datetime
 import pathlib
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 from uuid import UUID
@@ -36,6 +36,7 @@ from zun.compute.host.shared_pool import SharedPool
 from zun.container.fake import InMemoryDriver
 from zun.db import containers as db
 from zun.db import services
+from zun.messaging.compute_api import Request
 from zun.objects import Container
 from zun.objects.base import ZunObject
 from zun.objects.placement import held_plan, placement_request
@@ -309,11 +310,14 @@ class World:
             lossy=False,
         )
 
-    def create(self, context: Any, host: str, container: Container, **arguments: Any) -> None:
-        row = dict(container)
+    def create_many(self, host: str, requests: Sequence[Request]) -> None:
+        (request,) = requests  # nothing here runs beside something else
+        order, row = Order(**request), dict(request["container"])
         self._to_agent(
             host,
-            lambda agent: agent.parts.creation.create(context, [Order(Container.from_row(context, row), **arguments)]),
+            lambda agent: agent.parts.creation.create(
+                [order._replace(container=Container.from_row(order.context, row))]
+            ),
         )
 
     def look(self, context: Any, host: str, uuid: str) -> None:

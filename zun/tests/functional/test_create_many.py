@@ -6,6 +6,8 @@ import threading
 import pytest
 from oslo_db import exception as db_exc
 
+from zun.common.context import RequestContext
+from zun.db import container_actions as actions
 from zun.db import containers as db
 from zun.db import models, session
 from zun.objects import Container
@@ -23,13 +25,13 @@ cloud = cloud_of(
 )  # fmt: skip
 
 
-def request(container):
-    return {"container": container, "limits": {}, "alternates": [], "tried": {}}
+def request(context, container):
+    return {"context": context, "container": container, "limits": {}, "alternates": [], "tried": {}}
 
 
 def send(cloud, context, containers, times=1):
     for _ in range(times):
-        cloud.compute_api.create_many(context, "one", [request(each) for each in containers])
+        cloud.compute_api.create_many("one", [request(context, each) for each in containers])
 
 
 def cpus_of(uuids):
@@ -49,6 +51,24 @@ def test_all_run_once_however_often_the_message_comes(cloud, context, times):
     wait_for(lambda: all(cloud.quiet("one", each.uuid) for each in many))
     assert sorted(cloud.drivers["one"].list()) == sorted(each.uuid for each in many)
     assert {db.get(each.uuid)["status"] for each in many} == {"Running"}
+
+
+def test_each_creation_is_done_for_whoever_asked_for_it(cloud, context):
+    """The second container does not fit, so its request goes to another host by way of a scheduler."""
+    others = [RequestContext(user_id=name, project_id=name, roles=["member"]) for name in ("bob", "carol")]
+    asked, sizes = [context, *others], (1.0, 4.0, 2.0)
+    many = [new_container(who, cpu_policy="dedicated", cpu=cpu) for who, cpu in zip(asked, sizes, strict=True)]
+    for who, each in zip(asked, many, strict=True):
+        actions.start(
+            each.uuid, "create", request_id=who.request_id, user_id=who.user_id, project_id=who.project_id
+        )
+    cloud.compute_api.create_many("one", [request(who, each) for who, each in zip(asked, many, strict=True)])
+    for who, each, host in zip(asked, many, ("one", "two", "one"), strict=True):
+        becomes(each, status="Running", host=host)
+        wait_for(lambda each=each: all(action["finish_time"] for action in actions.of_container(each.uuid)))
+        action, steps = actions.find(each.uuid, who.request_id)
+        assert [step["event"] for step in steps] == ["compute__do_container_create", "compute__do_container_start"]
+        assert (action["message"], {step["result"] for step in steps}) == (None, {"Success"})
 
 
 def test_one_without_room_goes_to_another_host(cloud, context):

@@ -40,7 +40,7 @@ class Deaf(World):
     def create_on(self, name, context, **fields):
         """Let another scheduler make a choice that this scheduler does not hear of."""
         container = new_container(context, **fields)
-        self.agents[name].parts.creation.create(context, [Order(container, {}, [], {})])
+        self.agents[name].parts.creation.create([Order(context, container, {}, [], {})])
         assert db.get(container.uuid)["status"] == "Running"
         return container
 

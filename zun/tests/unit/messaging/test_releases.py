@@ -3,6 +3,8 @@ import pytest
 from oslo_config import cfg
 
 from zun.common import exceptions
+from zun.common.context import RequestContext
+from zun.compute.container.creation import Order
 from zun.messaging import releases, rpc
 from zun.messaging.compute_api import MESSAGES, ComputeAPI
 from zun.messaging.scheduler_api import SchedulerAPI
@@ -89,22 +91,34 @@ def test_a_pinned_client_sends_the_arguments(context, sent, action):
 
 
 def request_of(context, name):
-    return {"container": Container(context, name=name), "limits": {"disk": 1}, "alternates": [], "tried": {}}
+    asked = {"container": Container(context, name=name), "limits": {"disk": 1}, "alternates": [], "tried": {}}
+    return asked, {"context": context, **asked}
 
 
 def test_a_host_of_the_release_before_gets_single_messages(context, sent):
     transport = rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")
-    first, second = requests = [request_of(context, "a"), request_of(context, "b")]
-    ComputeAPI(transport, pin=releases.RELEASES["1.0"]).create_many(context, "h1", requests)
+    (first, one), (second, two) = request_of(context, "a"), request_of(context, "b")
+    ComputeAPI(transport, pin=releases.RELEASES["1.0"]).create_many("h1", [one, two])
     assert sent == [("h1", "create", "1.0", first), ("h1", "create", "1.0", second)]
     sent.clear()
-    ComputeAPI(transport).create_many(context, "h1", requests)
+    ComputeAPI(transport).create_many("h1", [one, two])
     order = {"limits": {"disk": 1}, "alternates": [], "tried": {}}
     containers = [first["container"], second["container"]]
     assert sent == [("h1", "create_many", "1.7", {"containers": containers, "orders": [order, order]})]
     sent.clear()
-    ComputeAPI(transport).create_many(context, "h1", [first])
+    ComputeAPI(transport).create_many("h1", [one])
     assert sent == [("h1", "create", "1.0", first)], "one container needs no newer message"
+
+
+def test_an_order_has_the_context_of_whoever_asked(context, sent):
+    other = RequestContext(user_id="bob", project_id="bobs", roles=["member"])
+    _, one = request_of(context, "a")
+    _, two = request_of(other, "b")
+    ComputeAPI(rpc.get_transport(cfg.CONF, f"inproc:///{__name__}")).create_many("h1", [one, two])
+    orders = sent[0][3]["orders"]
+    assert [each.get("context") for each in orders] == [None, other.to_message()]
+    found = [Order.of(context, each["container"], order) for each, order in zip([one, two], orders, strict=True)]
+    assert [each.context.to_message() for each in found] == [context.to_message(), other.to_message()]
 
 
 def test_objects_of_a_list_are_sent_as_the_pin_says(context):

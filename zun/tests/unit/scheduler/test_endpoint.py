@@ -54,13 +54,14 @@ class Hosts:
     handed: list[Handed] = field(default_factory=list)
     away: set[str] = field(default_factory=set)
 
-    def create(self, context, host, container, *, limits, alternates, tried):
+    def create_many(self, host, requests):
         if host in self.away:
             raise exceptions.HostUnavailable(host=host)
-        limits = dict(limits)
-        permit, attempt = limits.pop(PERMIT_KEY), limits.pop(ATTEMPT_KEY)
-        assert Permits().allows(permit, host, container.uuid)
-        self.handed.append(Handed(host, container.uuid, limits, alternates, dict(tried), attempt))
+        for each in requests:
+            uuid, limits = each["container"].uuid, dict(each["limits"])
+            permit, attempt = limits.pop(PERMIT_KEY), limits.pop(ATTEMPT_KEY)
+            assert Permits().allows(permit, host, uuid)
+            self.handed.append(Handed(host, uuid, limits, each["alternates"], dict(each["tried"]), attempt))
 
 
 @pytest.fixture
