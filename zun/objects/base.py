@@ -115,6 +115,10 @@ class ZunObject(nouns.Noun, _DictAccess, ovo.VersionedObject):
         fields: Mapping[str, ovo_fields.Field] = self.fields
         return fields
 
+    def obj_what_changed(self) -> set[str]:
+        """Return the names of the changed fields. The library also looks into fields that are objects; none is here."""
+        return {name for name in self._changed_fields if name in self.fields}
+
     @classmethod
     def obj_from_primitive(cls, primitive: dict[str, Any], context: Any = None) -> Self:
         """Return the object of a message. A field that the message lacks has its default, or None if it is nullable.

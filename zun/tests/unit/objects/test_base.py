@@ -12,7 +12,7 @@ from oslo_serialization import jsonutils
 from oslo_versionedobjects import exception as ovo_exc
 from oslo_versionedobjects import fields as ovo_fields
 
-from zun import nouns
+from zun import nouns, objects
 from zun.messaging import rpc
 from zun.objects import Container, base
 
@@ -37,6 +37,13 @@ def test_an_object_arrives_with_its_values_and_changes(values, unchanged):
     found = rpc.ObjectSerializer().deserialize_entity(None, message)
     assert {name: found[name] for name in values} == dict(container.items()) == values
     assert found.obj_what_changed() == container.obj_what_changed() == set(values) - unchanged
+
+
+@pytest.mark.parametrize("name", objects.__all__)
+def test_no_field_is_an_object(name):
+    """An object in a field could change without its owner, which ``obj_what_changed`` would not see."""
+    fields = getattr(getattr(objects, name), "fields", {})
+    assert [each for each, field in fields.items() if "bject" in type(field).__name__] == []
 
 
 def test_a_field_unknown_to_the_sender_has_its_default(context):
