@@ -238,9 +238,11 @@ class Networks:
 
 def with_functions(container: Container, ports: Iterable[NetworkPort]) -> list[NetworkPort]:
     """Return ``ports``, each with the virtual function of the container's plan."""
+    found = list(ports)
+    if not found:  # reading the plan takes longer than all the rest
+        return found
     plan = held_plan(container)
     slots = {port_of(each.name): each.address for each in (plan.devices if plan else ())}
-    found = list(ports)
     for port in found:
         port.slot = slots.get(port.uuid)
     return found
