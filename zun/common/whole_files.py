@@ -9,11 +9,12 @@ import threading
 def write_whole(file: pathlib.Path, content: bytes, mode: int = 0o600) -> None:
     """Replace ``file`` in its folder, which exists, by one with ``content``. Raises OSError, and then changes nothing.
 
-    Two threads may write the same file.
+    The file has exactly ``mode``, whatever the umask of the program is. Two threads may write the same file.
     """
     new = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as opened:
+            os.fchmod(opened.fileno(), mode)
             opened.write(content)
         new.replace(file)
     except BaseException:

@@ -6,7 +6,9 @@ import datetime
 import functools
 import itertools
 import logging
+import pathlib
 import threading
+import urllib.parse
 from collections.abc import Callable, Collection
 
 import oslo_messaging
@@ -23,6 +25,7 @@ from zun.compute.container.operations import CONTAINER
 from zun.compute.container.runtime_objects import at_runtime
 from zun.compute.endpoint import ComputeEndpoint
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.cpuset_files import CpusetFiles
 from zun.compute.host.engine_watch import EngineWatch, Namesakes
 from zun.compute.host.host_inventory import HostInventory
 from zun.compute.host.host_metrics import HostCollector
@@ -92,7 +95,8 @@ class ComputeService:
         )
         self._repairs: bool = conf.compute.audit_repair  # now: a value that cannot be read must not end audits later
         self._quiet = quiet_of(conf, self._host, kernel, self.tracker.claimed)
-        self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory, self._quiet)
+        files = CpusetFiles(pathlib.Path(conf.state_path, "cpusets", urllib.parse.quote(self._host, safe="")), driver)
+        self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory, self._quiet, files)
         self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()
         self._stopping = threading.Event()
@@ -324,13 +328,14 @@ class ComputeService:
         self._put("lost", functools.partial(self._end_lost, context))
 
     def _sweep_volumes(self) -> None:
-        """Give back volumes of containers that are neither in the database nor at the runtime."""
+        """Give back volumes and files of containers that are neither in the database nor at the runtime."""
         context = admin_context()
 
         def known(uuids: Collection[str]) -> set[str]:
             return {*self._driver.list(), *(each.uuid for each in Container.list_by_uuids(context, list(uuids)))}
 
         self._volumes.sweep(known)
+        self._pool.cpuset_files.sweep(known)
 
     def _end_lost(self, context: RequestContext) -> None:
         """Tell who waits for them which images will not be made: a message was lost, or an end could not be noted."""

@@ -155,6 +155,9 @@ class Container(Noun):
         Asked(since=51), _QUIET,
     ]
     power_profile: Annotated[str | None, "The power profile of its own CPUs.", _WANTED, Asked(since=51), _QUIET]
+    cpuset_signal: Annotated[
+        str | None, "The signal to its first process after a change of its CPUs.", _WANTED, Asked(since=51), _QUIET
+    ]
     set_uuid: Annotated[str | None, "The set that it is a member of.", _ID, Shown(since=50), Sent("1.7")]
     links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, OPTIONAL, Shown()]
 

@@ -27,16 +27,20 @@ class Interrupts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The wishes of one container. ``interrupts`` None leaves the choice to the host."""
+    """The wishes of one container. ``interrupts`` None leaves the choice to the host.
+
+    ``cpuset_signal`` goes to its first process when its CPUs, memory nodes or devices have changed.
+    """
 
     interrupts: str | None = None
     power_profile: str | None = None
+    cpuset_signal: str | None = None
 
     @classmethod
     def of(cls, placement: Mapping[str, Any] | None) -> Wishes:
         """Return the wishes in the column ``placement`` of a row."""
         asked = placement or {}
-        return cls(asked.get("interrupts"), asked.get("power_profile"))
+        return cls(asked.get("interrupts"), asked.get("power_profile"), asked.get("cpuset_signal"))
 
     @property
     def traits(self) -> frozenset[str]:

@@ -253,12 +253,17 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": ("away", "own", "any"),
         "help": "Device interrupts on the container's own CPUs. away: none. own: only those of its own devices, which "
         "come nowhere else. any: those that the host has there. Without it the host chooses (needs a server with "
-        "microversion 1.51, as does the next one).",
+        "microversion 1.51, as do the next two).",
     },
     "power_profile": {
         "metavar": "<profile>",
         "help": "Power profile of the container's own CPUs: clock and sleep states under a name that the operator "
         "gave. 'openstack appcontainer host show' lists those of a host as traits CUSTOM_ZUN_POWER_PROFILE_<NAME>.",
+    },
+    "cpuset_signal": {
+        "metavar": "<signal>",
+        "help": "Send this signal, for example SIGHUP, to the container's first process after a resize or a move has "
+        "changed its CPUs. The file /run/zun/cpuset.json in the container has the new ones then.",
     },
     "mem_page_size": {
         "metavar": "{small,large,any,<KiB>}",

@@ -4,7 +4,7 @@
 from typing import Any
 
 from zun.api.schemas import Field
-from zun.api.schemas.scalars import optional_one_of
+from zun.api.schemas.scalars import HANDLED_SIGNAL, optional_one_of
 from zun.objects.wishes import PROFILE, Interrupts
 from zun.topology import CpuSet, Isolation, MemPolicy, NUMAAffinity, ThreadPolicy
 
@@ -60,7 +60,7 @@ MIXED_FIELDS = {
     "dedicated_cpus": Field({"type": ["integer", "null"], "minimum": 1, "maximum": 10**6}, _whole),
 }
 
-#: Fields of containers with CPUs of their own that wish what disturbs these CPUs least.
+#: Fields of containers with CPUs of their own: what disturbs these CPUs, and how a change of them is told.
 QUIET_FIELDS = {
     "interrupts": optional_one_of(*Interrupts),
     "power_profile": Field(
@@ -71,6 +71,7 @@ QUIET_FIELDS = {
             "description": "the name of a power profile, for example low-latency",
         }
     ),
+    "cpuset_signal": HANDLED_SIGNAL,
 }
 
 _PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"

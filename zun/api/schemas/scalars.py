@@ -223,6 +223,24 @@ SIGNAL = Field(
     _SIGNALS.get,
 )
 
+
+def _handled(value: str | None) -> str | None:
+    name = None if value is None else _SIGNALS.get(value)
+    if value is not None and name in (None, "SIGKILL", "SIGSTOP"):
+        raise ValueError(f"{value} is no signal that a program can handle. Give a name, for example SIGHUP")
+    return name
+
+
+HANDLED_SIGNAL = Field(
+    {
+        "type": ["string", "null"],
+        "maxLength": 16,
+        "pattern": _PRINTED,
+        "description": "a signal that a program can handle, for example SIGHUP",
+    },
+    _handled,
+)
+
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{1,3}", re.ASCII)
 
 

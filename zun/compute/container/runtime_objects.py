@@ -105,7 +105,7 @@ class RuntimeObjects:
                 cpuset_cpus=str(cpus),
                 cpuset_mems=str(plan.mems),
                 image=name,
-                mounts=mounts,
+                mounts=[*mounts, *self._pool.told(container, plan, cpus)],
                 plug=plug,
                 join=container.capsule_uuid,
                 memory=self._pool.ordinary_memory(plan, container.memory),
@@ -254,6 +254,7 @@ class RuntimeObjects:
         if container.kind in (Kind.CAPSULE, Kind.LEFTOVER):
             self._remove_members(context, container)
         self._remove_object(container, force=force)
+        self._pool.cpuset_files.remove(container.uuid)
         self._volumes.remove(container, elsewhere=elsewhere)
 
     def _remove_object(self, container: Container, *, force: bool) -> None:

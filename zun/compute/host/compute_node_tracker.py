@@ -75,6 +75,10 @@ class ComputeNodeTracker:
         with self._lock:
             return sum(self._disks.values())
 
+    def wishes(self, uuid: str) -> Wishes:
+        """Return what a container wishes of its CPUs."""
+        return self._wishes.get(uuid, NO_WISHES)
+
     def claimed(self) -> list[Claimed]:
         """Return the own CPUs of each container, with those that its resize adds, and what it wishes of them."""
         with self._lock:

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from zun.common import exceptions, metrics
-from zun.common.states import Status
+from zun.common.states import Kind, Status
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
+from zun.compute.host.cpuset_files import CpusetFiles, Told
 from zun.compute.quiet.quiet import NoQuiet, Quiet
 from zun.container.driver.driver import ContainerDriver
+from zun.container.driver.lifecycle import RuntimeMount
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.topology import CPUPolicy, CpuSet, HostTopology, Plan, Usage
@@ -84,15 +86,18 @@ class SharedPool:
         driver: ContainerDriver,
         huge_page_base_mib: int = 256,
         quiet: Quiet | None = None,
+        files: CpusetFiles | None = None,
     ) -> None:
         """``huge_page_base_mib`` is the ordinary memory of a container whose memory is in huge pages.
 
-        ``quiet`` keeps the own CPUs of containers quiet from the moment when others have left them.
+        ``quiet`` keeps the own CPUs of containers quiet from the moment when others have left them. ``files`` tell
+        containers with CPUs of their own where they run.
         """
         self._tracker = tracker
         self._driver = driver
         self._huge_page_base_mib = huge_page_base_mib
         self._quiet = quiet or NoQuiet()
+        self.cpuset_files = files or CpusetFiles(None, driver)
         self._lock = threading.Condition()  # notified when a member has left
         self._members: dict[str, Member] = {}
 
@@ -101,6 +106,8 @@ class SharedPool:
         with self._lock:
             self._members[container.uuid] = Member(container, plan, cpus)
             self._settle(container.uuid)
+            if plan.dedicated:
+                self._tell()
 
     @contextlib.contextmanager
     def entering(self, container: Container, plan: Plan) -> Iterator[CpuSet]:
@@ -128,12 +135,15 @@ class SharedPool:
         with self._lock:
             if plan.dedicated:
                 self.settle()
+                self.told(container, plan, plan.cpus)  # its object cannot start without the folder
             if not plan.uses_pool:
                 return
             if container.uuid not in self._members:
                 self.cpus_for(container.uuid, plan)  # raises Conflict if the host has no CPUs for it
                 self._members[container.uuid] = Member(container, plan, NO_CPUS)
             self._settle(container.uuid)
+            if plan.dedicated:
+                self._tell()
 
     @contextlib.contextmanager
     def leaving(self, uuid: str) -> Iterator[None]:
@@ -158,16 +168,41 @@ class SharedPool:
     def settle(self) -> None:
         """Move every member to the present pool, and check in the kernel that members left the CPUs they gave up.
 
-        After that, interrupts and what else disturbs leave the own CPUs of containers too. Raise PinningMismatch if a
-        member did not leave.
+        After that, interrupts and what else disturbs leave the own CPUs of containers too, and containers are told
+        what has changed for them. Raise PinningMismatch if a member did not leave.
         """
         with self._lock:
-            moves = [(each, move) for each in self._members.values() if (move := self._move(each)) is not None]
-            _together(lambda due: self._carry_out(*due), [due for due in moves if not due[0].leaving])
-            for member, _ in moves:
-                if member.leaving:
-                    self._settle(member.container.uuid)
-            self._quiet.settle()
+            try:
+                moves = [(each, move) for each in self._members.values() if (move := self._move(each)) is not None]
+                _together(lambda due: self._carry_out(*due), [due for due in moves if not due[0].leaving])
+                for member, _ in moves:
+                    if member.leaving:
+                        self._settle(member.container.uuid)
+                self._quiet.settle()
+            finally:
+                self._tell()
+
+    def told(self, container: Container, plan: Plan, cpus: CpuSet) -> list[RuntimeMount]:
+        """Tell a container, before its start, that it runs on ``cpus``. Return the mount in which it reads that.
+
+        Shared containers, and those of capsules, have none.
+        """
+        if not plan.dedicated or container.kind != Kind.CONTAINER or container.capsule_uuid is not None:
+            return []
+        return self.cpuset_files.prepare(container.uuid, Told.of(plan, cpus))
+
+    def _tell(self) -> None:
+        """Tell each container that has a file what it holds now, and on which CPUs of the pool it runs."""
+        self.cpuset_files.settle(list(self._now_told()))
+
+    def _now_told(self) -> Iterator[tuple[str, Told, str | None]]:
+        usage = self._tracker.usage
+        for uuid in self.cpuset_files.uuids():
+            plan, member = usage.claim(uuid), self._members.get(uuid)
+            if plan is not None and not plan.uses_pool:
+                yield uuid, Told.of(plan, plan.cpus), self._tracker.wishes(uuid).cpuset_signal
+            elif plan is not None and member is not None and member.cpus:
+                yield uuid, Told.of(plan, member.cpus), self._tracker.wishes(uuid).cpuset_signal
 
     def cpus_for(self, uuid: str, plan: Plan) -> CpuSet:
         """Return the present CPUs of ``uuid``. On return, other containers have left the CPUs that are its own.

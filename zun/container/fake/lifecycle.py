@@ -124,6 +124,8 @@ class InMemoryLifecycle(InMemoryImages, InMemoryKernel):
             # The first process of a pid namespace ignores every signal that it does not handle, except SIGKILL.
             if signal_number(signal or "SIGKILL") == signals.SIGKILL:
                 self.runtime.end(found, KILLED)
+            else:
+                found.signals.append(str(signal))
 
     def delete(self, container: ContainerView, *, force: bool = False) -> None:
         with self._operation("delete", container):

@@ -57,6 +57,8 @@ class RuntimeObject:
     page_limits: Mapping[int, int] | None = None
     """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
+    """What was sent to the process, and did not end it."""
     layer: bytes = b""
     """A tar of the files that the container has added or changed in its own file system, empty without any."""
 

@@ -453,6 +453,7 @@ const ASKED = [
     "mem_page_size",
     "interrupts",
     "power_profile",
+    "cpuset_signal",
     "required_traits",
     "forbidden_traits",
     "any_traits",

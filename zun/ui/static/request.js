@@ -123,6 +123,7 @@ export const GROUPS = [
                 when: pinned,
             },
             {name: "power_profile", label: "Power profile", kind: text, when: pinned},
+            {name: "cpuset_signal", label: "Signal after a change of CPUs", kind: text, when: pinned},
             {name: "disk", label: "Disk (GiB)", kind: number, type: "number"},
         ],
     },
