@@ -164,10 +164,11 @@ class AuditHost(command.Lister):
         columns: tuple[str, ...]
         if parsed_args.isolation:
             names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "network_softirqs",
-                     "whole_cores", "stuck")  # fmt: skip
+                     "whole_cores", "stuck", "last_minute")  # fmt: skip
             columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Network softirqs",
-                       "Whole cores", "Stuck")  # fmt: skip
-            rows = ({**each, "stuck": _stuck(each)} for each in answer.get("isolation", ()))
+                       "Whole cores", "Stuck", "Last minute")  # fmt: skip
+            found = answer.get("isolation", ())
+            rows = ({**each, "stuck": _stuck(each), "last_minute": _last_minute(each)} for each in found)
             return columns, [tuple(each.get(name, "") for name in names) for each in rows]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")
@@ -185,6 +186,15 @@ def _all_well(answer: Mapping[str, Any]) -> str:
 
 def _stuck(isolated: Mapping[str, Any]) -> str:
     return "; ".join(f"{irq} {why}" for irq, why in isolated.get("stuck", {}).items())
+
+
+def _last_minute(isolated: Mapping[str, Any]) -> str:
+    """Return what disturbed a container as ``12 switches, 3 interrupts in 60 s``. Amounts of 0 are left out."""
+    found = isolated.get("last_minute")
+    if not found:
+        return ""
+    told = [f"{value} {name.replace('_', ' ')}" for name, value in found.items() if value and name != "seconds"]
+    return f"{', '.join(told) or 'nothing'} in {found['seconds']:.0f} s"
 
 
 def _no_isolation(answer: Mapping[str, Any]) -> str:

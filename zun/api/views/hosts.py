@@ -189,7 +189,7 @@ class Traits(TypedDict):
 
 
 class Audit(TypedDict):
-    """The host's answer. ``isolation`` has ``stuck`` from 1.51 on."""
+    """The host's answer. ``isolation`` has ``stuck`` and ``last_minute`` from 1.51 on."""
 
     host: str
     findings: list[dict[str, Any]]
@@ -203,7 +203,8 @@ def audit(answer: Mapping[str, Any], version: Version) -> Audit:
     told = cast(Audit, answer)
     if version >= microversion.QUIET or "isolation" not in answer:  # an older host
         return told
-    older = [{name: value for name, value in each.items() if name != "stuck"} for each in told["isolation"]]
+    newer = ("stuck", "last_minute")
+    older = [{name: value for name, value in each.items() if name not in newer} for each in told["isolation"]]
     return {**told, "isolation": older}
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from zun.common.units import MIB
+from zun.compute.audit.last_minute import LastMinute
 from zun.compute.container.observed import other_cpu
 from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup
 from zun.container.driver.container import ContainerView
@@ -137,7 +138,8 @@ class Isolated:
     ``whole_cores`` tells whether the container has its cores alone; it is None if its thread policy does not ask for
     whole cores. ``interrupts`` counts device interrupts on its CPUs since the machine started. ``irqs`` are the numbers
     of the device interrupts that may arrive there. ``network_softirqs`` counts soft interrupts for packets there.
-    ``stuck`` are those of ``irqs`` that the kernel did not let move, with device and reason.
+    ``stuck`` are those of ``irqs`` that the kernel did not let move, with device and reason. ``last_minute`` is what
+    disturbed it since an earlier audit, None without one or without a process.
     """
 
     container: str
@@ -150,10 +152,13 @@ class Isolated:
     irqs: CpuSet
     network_softirqs: int
     stuck: Mapping[int, str] = field(default_factory=dict, hash=False)
+    last_minute: LastMinute | None = None
 
     def to_dict(self) -> dict[str, Any]:
         stuck = {str(irq): why for irq, why in self.stuck.items()}
-        return {**asdict(self), "cpus": str(self.cpus), "irqs": str(self.irqs), "stuck": stuck}
+        recent = None if self.last_minute is None else self.last_minute.to_dict()
+        told = {"cpus": str(self.cpus), "irqs": str(self.irqs), "stuck": stuck, "last_minute": recent}
+        return {**asdict(self), **told}
 
 
 def examine(planned: Planned, state: RuntimeState, view: PinningView | None) -> tuple[Finding, ...]:

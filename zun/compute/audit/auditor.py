@@ -7,8 +7,9 @@ works on the container, since a resize in its middle looks just like drift; only
 
 import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +19,14 @@ from zun.common.departures import owner_of
 from zun.common.states import STEADY, Kind
 from zun.compute.audit import audit_rules
 from zun.compute.audit.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
+from zun.compute.audit.last_minute import Counts, LastMinute, kept, last_minute
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.operations import PATIENCE, Operations
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost, told_of
 from zun.compute.quiet.quiet import Quiet
-from zun.container.driver.audit import PinningView, Throttling
+from zun.container.driver.audit import Activity, PinningView, Throttling
 from zun.container.driver.devices import ContainerDevices
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.hugepages import PageStock
@@ -34,7 +36,7 @@ from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.placement.ledger import Ledger
 from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
-from zun.topology.interrupts import interrupts
+from zun.topology.interrupts import Interrupts, interrupts
 
 LOG = logging.getLogger(__name__)
 
@@ -55,10 +57,13 @@ class Reading:
     """The figures of a running container at the last audit.
 
     ``remote_kib`` is its ordinary memory outside of its memory nodes, None without memory nodes of its own.
+    ``activity`` and ``last_minute`` are those of a container with CPUs of its own; the latter needs an earlier audit.
     """
 
     remote_kib: int | None
     throttling: Throttling | None
+    activity: Activity | None = None
+    last_minute: LastMinute | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +82,9 @@ class Auditor:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _open: dict[tuple[str, ...], Finding] = field(default_factory=dict)
     _readings: dict[str, Reading] = field(default_factory=dict)
+    _counts: dict[str, tuple[Counts, ...]] = field(default_factory=dict)
+    """What was counted in earlier audits, of the containers that had a process at the last one."""
+    clock: Callable[[], float] = time.monotonic
     _totals: Counter[str] = field(
         default_factory=lambda: Counter(dict.fromkeys(("audits", "repaired", *map(str, CODES)), 0))
     )
@@ -141,6 +149,8 @@ class Auditor:
 
     def _isolation(self, names: Mapping[str, str]) -> Iterator[Isolated]:
         dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated and uuid in names]
+        for uuid in self._counts.keys() - {uuid for uuid, _ in dedicated}:
+            del self._counts[uuid]
         if not dedicated:
             return
         seen, stuck = interrupts(), self._quiet.stuck
@@ -152,8 +162,22 @@ class Auditor:
             reached = grade_of(topology, plan)
             yield Isolated(
                 uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus),
-                {irq: stuck[irq] for irq in irqs if irq in stuck},
+                {irq: stuck[irq] for irq in irqs if irq in stuck}, self._last_minute(uuid, cpus, seen),
             )  # fmt: skip
+
+    def _last_minute(self, uuid: str, cpus: CpuSet, seen: Interrupts) -> LastMinute | None:
+        """Return what disturbed a container since an earlier audit; None without one, or without a process."""
+        reading = self._readings.get(uuid)
+        if reading is None:
+            self._counts.pop(uuid, None)
+            return None
+        came = {cpu: seen.counted[cpu] for cpu in cpus if cpu in seen.counted}
+        now = Counts(self.clock(), came, reading.remote_kib, reading.throttling, reading.activity)
+        earlier = kept(self._counts.get(uuid, ()), now)
+        self._counts[uuid] = (*earlier, now)
+        found = last_minute(earlier[0], now) if earlier else None
+        self._readings[uuid] = replace(reading, last_minute=found)
+        return found
 
     def _examined(
         self, container: Container, told: Mapping[str, CpuSet], state: RuntimeState | None
@@ -177,7 +201,7 @@ class Auditor:
             return
         remote = audit_rules.remote(planned, view.pages) if planned.mems else None
         kib = None if remote is None else sum(remote.values()) // 1024
-        self._readings[planned.uuid] = Reading(kib, view.throttling)
+        self._readings[planned.uuid] = Reading(kib, view.throttling, view.activity)
 
     def _device_findings(self, container: Container, planned: Planned, state: RuntimeState) -> Sequence[Finding]:
         plan = held_plan(container)

@@ -15,6 +15,15 @@ from zun.topology import CellFree, HostTopology, NUMACell, Usage
 from zun.topology.cpuset import union
 from zun.topology.holes import stranded
 
+_RECENT = {
+    "interrupts": "Device interrupts on the CPUs of a container",
+    "switches": "How often the kernel took a CPU from a thread of a container that wanted to go on",
+    "migrations": "How often threads of a container went to another CPU",
+    "waited_seconds": "Time in which some threads of a container waited for a CPU",
+    "stalled_seconds": "Time in which all threads of a container that wanted a CPU waited for one",
+}
+"""Members of ``LastMinute`` that have a metric of their own; the others have one since the start."""
+
 
 class _Family(NamedTuple):
     """Metrics ``zun_compute_NAME``. A sample is the values of ``labels``, and a number."""
@@ -79,6 +88,11 @@ def _of_readings(readings: Sequence[tuple[str, Reading]]) -> Iterator[_Family]:
     text = "Time that the CPUs of a container waited because its CPU time was used up, at the last audit."
     seconds = [(uuid, each.seconds) for uuid, each in throttled]
     yield _Family("container_throttled_seconds", text, ("container",), seconds, CounterMetricFamily)
+    for name, what in _RECENT.items():
+        text = f"{what} in about the minute before the last audit. Containers with CPUs of their own only."
+        recent = [(uuid, getattr(each.last_minute, name, None)) for uuid, each in readings]
+        samples = [((uuid,), number) for uuid, number in recent if number is not None]
+        yield _Family(f"container_recent_{name}", text, ("container",), samples)
 
 
 def _of_devices(topology: HostTopology, usage: Usage) -> _Family:

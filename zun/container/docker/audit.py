@@ -31,10 +31,10 @@ from zun.container.docker.kernel import (
     own_group,
     steps_below,
 )
-from zun.container.driver.audit import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.audit import Activity, Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
 from zun.container.driver.container import ContainerView
 from zun.container.driver.state import RuntimeState
-from zun.topology import CpuSet
+from zun.topology import CPUPolicy, CpuSet
 from zun.topology.files import text_of
 from zun.topology.mounts import lines_of, mountinfo
 
@@ -42,6 +42,8 @@ KTHREADD = b"2"  # the process that is the parent of all other kernel threads
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _NODE = re.compile(rb"\bN(\d+)=(\d+)")
 _PAGE_KIB = re.compile(rb"kernelpagesize_kB=(\d+)")
+_MIGRATIONS = re.compile(r"^se\.nr_migrations\s*:\s*(\d+)", re.MULTILINE)
+_PRESSURE = re.compile(r"^(some|full) .*total=(\d+)", re.MULTILINE)
 _ALLOWED = b"Cpus_allowed_list:"
 # How the status file of Open vSwitch begins. Each of its threads that polls interfaces (PMD) takes a whole CPU. The
 # threads of other processes are not read, because a host may have thousands.
@@ -58,7 +60,8 @@ class DockerAudit(OnEngine):
 
     def pinning_view(self, container: ContainerView, state: RuntimeState) -> PinningView | None:
         try:
-            return pinning_view(self.settings.root, state.pid, state.container_id, self._mountinfo())
+            counted = container.cpu_policy in (CPUPolicy.DEDICATED, CPUPolicy.MIXED)
+            return pinning_view(self.settings.root, state.pid, state.container_id, self._mountinfo(), counted=counted)
         except _ENDED:
             return None
         except (OSError, ValueError) as exc:
@@ -113,9 +116,12 @@ def cgroup_mounts(root: str | Path) -> str:
     return "\n".join(line for line in lines_of(mountinfo(root)) if line.partition(" - ")[2].startswith("cgroup"))
 
 
-def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: str) -> PinningView | None:
+def pinning_view(
+    root: str | Path, pid: int, container_id: str, mountinfo_text: str, *, counted: bool = False
+) -> PinningView | None:
     """Return where the container of process ``pid`` runs, or None if the process is gone or ``pid`` was reused.
 
+    With ``counted``, the view has the activity of the container, at the cost of two more files of each thread.
     FileNotFoundError or ProcessLookupError if the process ends meanwhile.
     """
     if pid <= 0:
@@ -140,6 +146,7 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
     listed = memory.directory if memory is not None and not mount.unified else _directory(root, mount, group)
     tids = list(members(listed))
     pages, anonymous = pages_by_node(root, memory.directory if memory else None, tids)
+    pressed = _controlled("cpu", "cpu.pressure", root, cgroup_text, mountinfo_text, container_id) if counted else None
     return PinningView(
         cgroup_cpus=cpus,
         cgroup_mems=mems,
@@ -150,7 +157,27 @@ def pinning_view(root: str | Path, pid: int, container_id: str, mountinfo_text: 
         throttling=_throttling(_controlled("cpu", "cpu.stat", root, cgroup_text, mountinfo_text, container_id)),
         engine=cpus_of(root, _value(first, b"PPid:").decode() or "0"),
         weight=None if weight is None else weight[0],
+        activity=activity(root, tids, pressed.directory if pressed is not None else None) if counted else None,
     )
+
+
+def activity(root: Path, tids: Iterable[int], group: Path | None) -> Activity:
+    """Return the counters of threads, and the pressure on CPUs of the version 2 ``group`` that has ``cpu.pressure``.
+
+    Sources: proc(5), Documentation/accounting/psi.rst; ``/proc/PID/sched`` needs a kernel with CONFIG_SCHED_DEBUG.
+    """
+    switches, migrations = {}, {}
+    for tid in tids:
+        with suppress(OSError, ValueError):  # the thread has ended, or this kernel has no such file
+            switches[tid] = int(_value(_status(root / "proc", tid), b"nonvoluntary_ctxt_switches:"))
+            found = _MIGRATIONS.search(text_of(root / "proc" / str(tid) / "sched"))
+            if found is not None:
+                migrations[tid] = int(found[1])
+    waited = {}
+    if group is not None:
+        with suppress(OSError):  # the kernel may have turned it off
+            waited = {kind: int(total) / 1e6 for kind, total in _PRESSURE.findall((group / "cpu.pressure").read_text())}
+    return Activity(switches, migrations or None, waited.get("some"), waited.get("full"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,21 @@ class Throttling:
 
 
 @dataclass(frozen=True, slots=True)
+class Activity:
+    """Counters of a container's threads, by their ids, and of its control group. None where the kernel does not tell.
+
+    ``switches`` counts how often the kernel took a CPU from a thread that wanted to go on, ``migrations`` how often a
+    thread went to another CPU. ``waited`` is the time in seconds in which some of the threads waited for a CPU,
+    ``stalled`` that in which all waited that wanted one.
+    """
+
+    switches: Mapping[int, int] | None = None
+    migrations: Mapping[int, int] | None = None
+    waited: float | None = None
+    stalled: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PinningView:
     """The kernel's full report on where a container runs.
 
@@ -67,6 +82,7 @@ class PinningView:
     ``throttling`` is None if the kernel does not limit CPU time of groups.
     ``engine`` is as in ``KernelView``.
     ``weight`` is the group's weight of CPU time, 39 for one CPU; None if the kernel does not weigh groups.
+    ``activity`` is None for a shared container.
     """
 
     cgroup_cpus: CpuSet
@@ -78,6 +94,7 @@ class PinningView:
     throttling: Throttling | None = None
     engine: CpuSet | None = None
     weight: int | None = None
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True)

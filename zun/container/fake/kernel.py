@@ -8,7 +8,15 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.units import MIB
-from zun.container.driver.audit import DeviceAccess, Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.audit import (
+    Activity,
+    DeviceAccess,
+    Intruder,
+    ParentGroup,
+    PinningView,
+    ThreadGroup,
+    Throttling,
+)
 from zun.container.driver.devices import ContainerDevices
 from zun.container.driver.hugepages import PageStock
 from zun.container.driver.inspector import KernelView
@@ -37,6 +45,7 @@ class AuditedKernel:
     - ``pages``: uuid -> MiB by memory node, for example ``{uuid: {0: 512}}``. An update of memory nodes moves them,
       but for those of ``locked`` containers.
     - ``throttling``: uuid -> how its CPU time was limited.
+    - ``activity``: uuid -> the counters of its threads and its group.
     - ``parents``: the groups above every container, the nearest first.
     - ``devices``: uuid -> how its devices are given to it.
     - ``intruders``: candidates; an audit reports those on its CPUs.
@@ -50,6 +59,7 @@ class AuditedKernel:
     pages: dict[str, dict[int, int]] = field(default_factory=dict)
     locked: set[str] = field(default_factory=set)
     throttling: dict[str, Throttling] = field(default_factory=dict)
+    activity: dict[str, Activity] = field(default_factory=dict)
     parents: list[ParentGroup] = field(default_factory=list)
     intruders: list[Intruder] = field(default_factory=list)
     devices: dict[str, DeviceAccess] = field(default_factory=dict)
@@ -85,6 +95,7 @@ class AuditedKernel:
             pages=pages,
             anonymous=pages,
             throttling=self.throttling.get(uuid),
+            activity=self.activity.get(uuid),
         )
 
     def migrate(self, uuid: str, mems: CpuSet) -> None:

@@ -11,7 +11,7 @@ from zun.common import exceptions
 from zun.compute.audit import auditor
 from zun.compute.audit.auditor import Reading
 from zun.compute.container.operations import key_of
-from zun.container.driver.audit import Intruder, ParentGroup, Throttling
+from zun.container.driver.audit import Activity, Intruder, ParentGroup, Throttling
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.cloud import Cloud, cloud_of, machine
@@ -412,3 +412,27 @@ def test_a_mask_of_the_engine_is_lifted_at_the_start(cloud, driver, context, mon
     monkeypatch.setattr(driver, "use_all_cpus", lambda container, state: lifted.append(container.uuid))
     container = cloud.run(context, **DEDICATED)
     assert container.status == "Running" and lifted == [container.uuid]
+
+
+def test_last_minute_is_told_from_the_second_audit_on(cloud, context, driver, dedicated, shared, monkeypatch):
+    clock, came = [100.0], dict.fromkeys(range(8), 10)
+    monkeypatch.setattr(auditor, "interrupts", lambda: Interrupts(dict(came), {}))
+    cloud.agents["one"].auditor.clock = lambda: clock[0]
+
+    def recent():
+        (found,) = audit(cloud, context)["isolation"]
+        return found["last_minute"]
+
+    driver.kernel.activity[dedicated.uuid] = Activity({1: 5}, {1: 1}, 1.0, 0.0)
+    assert recent() is None
+    clock[0] += 60
+    came.update(dict.fromkeys(CpuSet(dedicated.cpuset["cpuset_cpus"]), 11))
+    driver.kernel.activity[dedicated.uuid] = Activity({1: 8, 2: 1}, {1: 1}, 1.25, 0.0)
+    assert recent() == {
+        "seconds": 60.0, "interrupts": 2, "switches": 4, "migrations": 0, "remote_kib": 0, "throttled_periods": None,
+        "throttled_seconds": None, "waited_seconds": 0.25, "stalled_seconds": 0.0, "llc_misses": None,
+    }  # fmt: skip
+    cloud.compute_api.stop(context, dedicated)
+    wait_for(lambda: db.get(dedicated.uuid)["status"] == "Stopped")
+    clock[0] += 60
+    assert recent() is None

@@ -112,8 +112,9 @@ def test_isolation_option_prints_isolation_with_same_exit_code():
     code, printed, _ = run([DRIFTED], "h1", "--isolation", "-f", "csv")
     assert code == 1
     assert printed.splitlines() == [
-        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores","Stuck"',
-        '"c-1","web","2-3","core","l3",12,"24,30",34,True,""',
+        '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores","Stuck",'
+        '"Last minute"',
+        '"c-1","web","2-3","core","l3",12,"24,30",34,True,"",""',
     ]
 
 
@@ -122,6 +123,20 @@ def test_isolation_of_a_newer_service_names_stuck_interrupts():
     code, printed, asked = run([], "h1", "--isolation", "-f", "json", max_version="1.51", isolation=told)
     assert (code, asked[0].version) == (0, "1.51")
     assert json.loads(printed)[0]["Stuck"] == "24 nvme0q3: Input/output error; 30 eth0: Input/output error"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (None, ""),
+        ({"seconds": 60.2, "interrupts": 3, "switches": 12, "llc_misses": None}, "3 interrupts, 12 switches in 60 s"),
+        ({"seconds": 59.6, "interrupts": 0, "waited_seconds": 0.0}, "nothing in 60 s"),
+    ],
+)
+def test_isolation_tells_what_came_in_the_last_minute(found, text):
+    told = [{**ISOLATION, "stuck": {}, "last_minute": found}]
+    _, printed, _ = run([], "h1", "--isolation", "-f", "json", max_version="1.51", isolation=told)
+    assert json.loads(printed)[0]["Last minute"] == text
 
 
 def test_an_older_service_is_named():

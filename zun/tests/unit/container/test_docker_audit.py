@@ -14,7 +14,7 @@ from zun.container.docker.audit import (
     pinning_view,
     throttling,
 )
-from zun.container.driver.audit import Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
+from zun.container.driver.audit import Activity, Intruder, ParentGroup, PinningView, ThreadGroup, Throttling
 from zun.topology import CpuSet
 
 ID = "5bdd0e182a3835ae9ea6139ebb5482260441a5ee225639a6978757c5dc73abe7"
@@ -80,6 +80,9 @@ class Machine:
 
     def view(self, mounts: str) -> PinningView | None:
         return pinning_view(self.root, PID, ID, mounts)
+
+    def counted(self, mounts: str) -> PinningView | None:
+        return pinning_view(self.root, PID, ID, mounts, counted=True)
 
 
 @pytest.fixture
@@ -412,3 +415,22 @@ def test_anonymous_pages_of_processes():
         "7f3 default file=/lib/libc.so anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n"
     )
     assert numa_maps(lines.encode(), anonymous=True) == {0: 4096, 1: 8192}
+
+
+def test_activity_in_version_2(v2):
+    for tid, forced, moved in ((PID, 3, 1), (4244, 4, 0)):
+        status = v2.root / f"proc/{tid}/status"
+        status.write_text(f"{status.read_text()}nonvoluntary_ctxt_switches:\t{forced}\n")
+        v2.write(f"proc/{tid}/sched", f"app ({tid}, #threads: 2)\nse.nr_migrations      :          {moved}\n")
+    assert v2.counted(V2_MOUNTS).activity == Activity({PID: 3, 4244: 4}, {PID: 1, 4244: 0})
+    pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=2\n"
+    v2.write(f"sys/fs/cgroup{SCOPE}/cpu.pressure", pressure)
+    assert v2.counted(V2_MOUNTS).activity == Activity({PID: 3, 4244: 4}, {PID: 1, 4244: 0}, 1.5, 2e-6)
+    assert v2.view(V2_MOUNTS).activity is None, "nobody asked"
+
+
+def test_activity_of_a_kernel_that_tells_little(v1):
+    """Version 1 has no pressure, the kernel no file sched, and one thread ends while it is looked at."""
+    status = v1.root / f"proc/{PID}/status"
+    status.write_text(f"{status.read_text()}nonvoluntary_ctxt_switches:\t3\n")
+    assert v1.counted(V1_MOUNTS).activity == Activity({PID: 3}, None)

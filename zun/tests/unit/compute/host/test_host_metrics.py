@@ -5,6 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from zun.compute.audit.auditor import Reading
+from zun.compute.audit.last_minute import LastMinute
 from zun.container.driver.audit import Throttling
 from zun.tests.unit.compute.host.collected import collector
 from zun.tests.unit.topology.build import smt_host
@@ -94,14 +95,17 @@ def test_readings_of_containers_with_a_claim():
     usage = usage.with_claim("sql", plan(host, usage, PlacementRequest(2, 100, numa_nodes=1)))
     readings = {
         "web": Reading(512, Throttling(3, 1.5)),
-        "sql": Reading(None, None),
-        "deleted": Reading(9, Throttling(9, 9)),
+        "deleted": Reading(9, Throttling(9, 9), last_minute=LastMinute(60.0, 9)),
     }
+    readings["sql"] = Reading(None, None, last_minute=LastMinute(60.0, 3, switches=4, waited_seconds=0.5))
     read = samples(collector("one", host, usage, readings=readings))
     assert {name: value for name, value in read.items() if "zun_compute_container" in name} == {
         'zun_compute_container_remote_kib{container="web",host="one"}': 512,
         'zun_compute_container_throttled_periods_total{container="web",host="one"}': 3,
         'zun_compute_container_throttled_seconds_total{container="web",host="one"}': 1.5,
+        'zun_compute_container_recent_interrupts{container="sql",host="one"}': 3,
+        'zun_compute_container_recent_switches{container="sql",host="one"}': 4,
+        'zun_compute_container_recent_waited_seconds{container="sql",host="one"}': 0.5,
     }
 
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say what disturbed a container in about the last minute: the difference of two readings of the kernel's counters.
+
+No I/O and no clock. A counter that has become smaller began anew, because its CPU, thread or group did: then all that
+it has is of the time between. So no difference is negative or larger than what the counter shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from zun.container.driver.audit import Activity, Throttling
+
+K = TypeVar("K")
+
+ABOUT_SECONDS = 45.0
+"""The least age of the earlier reading. Audits that come more often keep their readings until one is that old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One reading. ``at`` is in seconds of a clock that never goes back, ``interrupts`` by CPU of the container."""
+
+    at: float
+    interrupts: Mapping[int, int]
+    remote_kib: int | None = None
+    throttling: Throttling | None = None
+    activity: Activity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastMinute:
+    """What came in ``seconds``. None where the kernel does not tell.
+
+    ``switches`` counts how often the kernel took a CPU from a thread that wanted to go on, ``migrations`` how often one
+    went to another CPU. ``remote_kib`` is the memory outside of its memory nodes now. ``waited_seconds`` is the time in
+    which some of its threads waited for a CPU, ``stalled_seconds`` that in which all waited.
+    """
+
+    seconds: float
+    interrupts: int
+    switches: int | None = None
+    migrations: int | None = None
+    remote_kib: int | None = None
+    throttled_periods: int | None = None
+    throttled_seconds: float | None = None
+    waited_seconds: float | None = None
+    stalled_seconds: float | None = None
+    llc_misses: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members, times with milliseconds."""
+        return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+def last_minute(before: Counts, now: Counts) -> LastMinute:
+    """Return what came between two readings. CPUs that the container had at only one of them do not count."""
+    then, since = before.activity or Activity(), now.activity or Activity()
+    slow, slower = before.throttling, now.throttling
+    return LastMinute(
+        now.at - before.at,
+        sum(grown(before.interrupts[cpu], count) for cpu, count in now.interrupts.items() if cpu in before.interrupts),
+        _of_threads(then.switches, since.switches),
+        _of_threads(then.migrations, since.migrations),
+        now.remote_kib,
+        None if slow is None or slower is None else grown(slow.periods, slower.periods),
+        None if slow is None or slower is None else grown(slow.seconds, slower.seconds),
+        None if then.waited is None or since.waited is None else grown(then.waited, since.waited),
+        None if then.stalled is None or since.stalled is None else grown(then.stalled, since.stalled),
+    )
+
+
+def grown(before: float, now: float) -> Any:
+    """Return by how much a counter has grown, of the type of ``now``. A smaller counter began anew."""
+    return now - before if now >= before else now
+
+
+def kept(earlier: Sequence[Counts], now: Counts) -> tuple[Counts, ...]:
+    """Return the readings to keep beside ``now``, oldest first: ``now`` is compared with the first of them.
+
+    This is the newest that is old enough, or the oldest if none is, and every reading after it.
+    """
+    old = [number for number, each in enumerate(earlier) if now.at - each.at >= ABOUT_SECONDS]
+    return tuple(earlier[old[-1] if old else 0 :])
+
+
+def _of_threads(before: Mapping[K, int] | None, now: Mapping[K, int] | None) -> int | None:
+    """Return the sum over the threads of ``now``. A thread that was not there before has done all since then."""
+    if before is None or now is None:
+        return None
+    return sum(grown(before.get(thread, 0), count) for thread, count in now.items())
