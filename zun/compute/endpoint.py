@@ -159,7 +159,7 @@ class ComputeEndpoint:
 
     @rpc.expected
     def stats(self, context: RequestContext, *, container: Container) -> dict[str, Any]:
-        return self._console.stats(container)
+        return {**self._console.stats(container), "last_minute": self._auditor.last_minute(container.uuid)}
 
     @rpc.expected
     def attach(self, context: RequestContext, *, container: Container) -> str:

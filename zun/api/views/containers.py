@@ -73,6 +73,7 @@ Stats = TypedDict(
         "MEM %": float,
         "BLOCK I/O(B)": str,
         "NET I/O(B)": str,
+        "last_minute": NotRequired[Annotated[dict[str, Any] | None, microversion.QUIET]],
     },
 )
 

@@ -116,6 +116,11 @@ class Auditor:
         """Return the figures of the last audit, by uuid. Containers without a process have no reading."""
         return dict(self._readings)
 
+    def last_minute(self, uuid: str) -> dict[str, Any] | None:
+        """Return what disturbed a container in about the minute before the last audit, None if that is not known."""
+        reading = self._readings.get(uuid)
+        return None if reading is None or reading.last_minute is None else reading.last_minute.to_dict()
+
     def _look(self, context: RequestContext, repair: bool) -> _Seen:
         seen = _Seen()
         containers = Container.list_by_host(context, self._hostname)

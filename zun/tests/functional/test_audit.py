@@ -432,6 +432,8 @@ def test_last_minute_is_told_from_the_second_audit_on(cloud, context, driver, de
         "seconds": 60.0, "interrupts": 2, "switches": 4, "migrations": 0, "remote_kib": 0, "throttled_periods": None,
         "throttled_seconds": None, "waited_seconds": 0.25, "stalled_seconds": 0.0, "llc_misses": None,
     }  # fmt: skip
+    assert cloud.compute_api.stats(context, dedicated)["last_minute"]["switches"] == 4
+    assert cloud.compute_api.stats(context, shared)["last_minute"] is None
     cloud.compute_api.stop(context, dedicated)
     wait_for(lambda: db.get(dedicated.uuid)["status"] == "Stopped")
     clock[0] += 60

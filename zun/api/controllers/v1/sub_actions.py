@@ -300,7 +300,10 @@ class SubActions:
         return Answer(self._compute.top(call.context, container, ps_args=given.get("ps_args")))
 
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
-        return Answer(self._compute.stats(call.context, container))
+        answer = self._compute.stats(call.context, container)
+        recent = answer.get("last_minute")  # a host of an older release does not tell
+        figures = {name: value for name, value in answer.items() if name != "last_minute"}
+        return Answer(figures if call.version < microversion.QUIET else {**figures, "last_minute": recent})
 
     def _commit(self, container: Container, given: Given, call: Call) -> Answer:
         reference = images.committed_name(given["repository"], given.get("tag"))

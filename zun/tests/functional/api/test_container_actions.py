@@ -30,6 +30,21 @@ ACTIONS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("version", "told", "shown"),
+    [
+        pytest.param("1.50", {"last_minute": {"switches": 3}}, {}, id="older-client"),
+        pytest.param("1.51", {"last_minute": {"switches": 3}}, {"last_minute": {"switches": 3}}, id="both-new"),
+        pytest.param("1.51", {}, {"last_minute": None}, id="older-host"),
+    ],
+)
+def test_statistics_have_the_last_minute_from_1_51(api, placed, host_up, compute, monkeypatch, version, told, shown):
+    figures = {"CONTAINER": "web", "CPU %": 1.5}
+    monkeypatch.setattr(compute, "answers", {"stats": {**figures, **told}})
+    reply = api.at(version).get(f"/v1/containers/{placed('Running').uuid}/stats")
+    assert (reply.status, reply.json) == (200, {**figures, **shown})
+
+
 @pytest.mark.parametrize("status", list(Status))
 @pytest.mark.parametrize(("verb", "path", "key", "success", "body"), ACTIONS)
 def test_actions_in_every_status(api, placed, host_up, compute, verb, path, key, success, body, status):
