@@ -22,7 +22,8 @@ from zun.topology.files import cpu_map_in
 LOG = logging.getLogger(__name__)
 
 SECONDS = 2.0
-_NAME = re.compile(r" (@?\S*irqbalance(\d+)\.sock)$", re.MULTILINE)
+_NAME = re.compile(r" (/\S*/irqbalance(\d+)\.sock)$", re.MULTILINE)
+"""Without the folder /run/irqbalance the daemon has an abstract name instead, which 1.9.2 leaves empty."""
 _BANNED = re.compile(r"\bBANNED ([0-9a-fA-F,]+)")
 
 
@@ -65,11 +66,10 @@ class Irqbalance:
 
 def _ask(address: str, words: str) -> str:
     """Return the answer of irqbalance. It believes the sender's credentials only if they come with the message."""
-    name = "\0" + address[1:] if address.startswith("@") else address
     credentials = struct.pack("3i", os.getpid(), os.getuid(), os.getgid())
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(SECONDS)
-        connection.connect(name)
+        connection.connect(address)
         connection.sendmsg([words.encode()], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
         connection.shutdown(socket.SHUT_WR)
         answer = b""

@@ -138,7 +138,7 @@ def test_clock_of_two_cpus_is_kept_while_one_needs_it(host):
 
 
 def test_abilities_are_traits_and_notes(host):
-    can, notes = host.quiet.abilities(range(8))
+    can, notes = host.quiet.abilities(range(8), "systemd")
     assert can == {traits.MOVES_INTERRUPTS, traits.of_profile("low-latency"), traits.of_profile("awake")}
     assert notes == ()
 
