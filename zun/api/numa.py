@@ -11,6 +11,7 @@ from typing import Any
 from zun.api.schemas.numa import FIELDS, MIXED_FIELDS, QUIET_FIELDS
 from zun.common import exceptions
 from zun.objects.placement import ASKED_AS, held_plan, keep_problem, mixed_problem
+from zun.objects.wishes import Wishes
 from zun.topology import CPUPolicy, CpuSet, Isolation, NUMAAffinity, PlacementRequest, amounts
 
 _PLAIN = PlacementRequest(cpus=1, memory_mib=0).to_dict()
@@ -45,6 +46,8 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     memory = _needed_memory(given, "dedicated")
     placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
     _check_shape(placed, int(cpu), memory)
+    if Wishes.of(placed).partitioned and placed["cpu_isolation"] == Isolation.ISOLATED:
+        raise _refusal("cpu_partition", "CPUs of cpu_isolation 'isolated' are in no other set; leave one of both out")
     return placed
 
 
@@ -71,6 +74,8 @@ def _mixed(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]
             raise _refusal(name, f"a mixed container is on one cell, so it must be {only}; leave it out")
     if "numa_cpus" in placed:
         raise _refusal("numa_cpus", "a mixed container is on one cell; leave it out")
+    if Wishes.of(placed).partitioned:
+        raise _refusal("cpu_partition", "a mixed container runs on CPUs of the shared pool too; ask for 'dedicated'")
     if placed["cpu_isolation"] == Isolation.NODE:
         raise _refusal(
             "cpu_isolation", "node would leave no CPU of its cell for the shared part of a mixed container; ask for l3"

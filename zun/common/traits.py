@@ -21,6 +21,8 @@ NEUTRON = f"{CUSTOM}ZUN_NEUTRON"
 NO_HEALTHCHECKS = f"{CUSTOM}ZUN_NO_HEALTHCHECKS"
 #: A host that moves device interrupts off the CPUs of containers.
 MOVES_INTERRUPTS = f"{CUSTOM}ZUN_MOVES_INTERRUPTS"
+#: A host that gives containers cpuset partitions.
+CPU_PARTITIONS = f"{CUSTOM}ZUN_CPU_PARTITIONS"
 LONGEST = 255
 NAME = rf"^[A-Z0-9_]{{1,{LONGEST}}}\Z"
 STANDARD: frozenset[str] = frozenset(os_traits.get_traits())

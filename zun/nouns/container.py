@@ -150,6 +150,9 @@ class Container(Noun):
         Asked(since=49),
         Shown(since=49),
     ]
+    cpu_partition: Annotated[
+        str | None, "The cpuset partition that its own CPUs are.", _WANTED, Asked(since=51), _QUIET
+    ]
     interrupts: Annotated[
         str | None, "Which device interrupts come to its own CPUs; null leaves that to the host.", _WANTED,
         Asked(since=51), _QUIET,

@@ -25,6 +25,16 @@ class Interrupts(StrEnum):
     """Those that the host has there."""
 
 
+class CpuPartition(StrEnum):
+    """The cpuset partition of a container: CPUs that nothing else on the host can run on."""
+
+    NONE = "none"
+    ROOT = "root"
+    """The kernel balances threads over its CPUs."""
+    ISOLATED = "isolated"
+    """Without that: each thread stays on the CPU where it was started or put."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """The wishes of one container. ``interrupts`` None leaves the choice to the host.
@@ -35,18 +45,30 @@ class Wishes:
     interrupts: str | None = None
     power_profile: str | None = None
     cpuset_signal: str | None = None
+    cpu_partition: str | None = None
 
     @classmethod
     def of(cls, placement: Mapping[str, Any] | None) -> Wishes:
         """Return the wishes in the column ``placement`` of a row."""
         asked = placement or {}
-        return cls(asked.get("interrupts"), asked.get("power_profile"), asked.get("cpuset_signal"))
+        named = ("interrupts", "power_profile", "cpuset_signal", "cpu_partition")
+        return cls(**{name: asked.get(name) for name in named})
 
     @property
     def traits(self) -> frozenset[str]:
         """The traits that a host has which can do all this."""
-        found = {traits.MOVES_INTERRUPTS} if self.interrupts in (Interrupts.AWAY, Interrupts.OWN) else set()
-        return frozenset(found | ({traits.of_profile(self.power_profile)} if self.power_profile else set()))
+        wanted = {
+            traits.MOVES_INTERRUPTS: self.interrupts in (Interrupts.AWAY, Interrupts.OWN),
+            traits.CPU_PARTITIONS: self.partitioned,
+        }
+        if self.power_profile:
+            wanted[traits.of_profile(self.power_profile)] = True
+        return frozenset(name for name, needed in wanted.items() if needed)
+
+    @property
+    def partitioned(self) -> bool:
+        """True if the container asks for a cpuset partition of its own."""
+        return self.cpu_partition in (CpuPartition.ROOT, CpuPartition.ISOLATED)
 
 
 NO_WISHES = Wishes()

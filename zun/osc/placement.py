@@ -249,11 +249,16 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "choices": ("strict", "preferred"),
         "help": "strict (default): memory only from the chosen cells. preferred: local first, spill allowed.",
     },
+    "cpu_partition": {
+        "choices": ("none", "root", "isolated"),
+        "help": "Make the CPUs of a dedicated container a cpuset partition of the kernel, on which nothing else of the "
+        "host can run. root: the kernel balances threads over the CPUs. isolated: it does not; the program places its "
+        "threads itself (needs a server with microversion 1.51, as do the next three).",
+    },
     "interrupts": {
         "choices": ("away", "own", "any"),
         "help": "Device interrupts on the container's own CPUs. away: none. own: only those of its own devices, which "
-        "come nowhere else. any: those that the host has there. Without it the host chooses (needs a server with "
-        "microversion 1.51, as do the next two).",
+        "come nowhere else. any: those that the host has there. Without it the host chooses.",
     },
     "power_profile": {
         "metavar": "<profile>",

@@ -30,6 +30,8 @@ from zun.topology.pci_files import memory_nodes
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
 _ALL = CpuSet.from_mask((1 << (MAX_ID + 1)) - 1)
+PARTITION = "zunpart_"
+"""How the names of control groups begin that are cpuset partitions of containers, at the top of version 2."""
 
 
 def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) -> HostTopology:
@@ -74,7 +76,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
         offline=offline,
-        isolated=_isolated(tree, online | offline) & usable,
+        isolated=_isolated(tree, online | offline) & usable - (_partitions(tree) if process_limits else NO_CPUS),
         exposed=union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
         exposed_l3=union(cache & usable for cache in caches if not any(cache <= cell.cpus for cell in cells))
         # CPUs without an L3 share one with all such CPUs of their node.
@@ -357,7 +359,18 @@ def _process_limits(tree: Tree, present: CpuSet) -> _Limits:
             break
     if not cpus and not mems:
         cpus, mems = _status_limits(tree, present)
-    return _Limits(cpus or _ALL, mems or _ALL)
+    return _Limits((cpus | _partitions(tree)) if cpus else _ALL, mems or _ALL)
+
+
+def _partitions(tree: Tree) -> CpuSet:
+    """Return the CPUs of the containers that have partitions: the kernel takes them from every other group."""
+    tops = {mount.place.strip("/") for mount in _mounts(tree) if mount.kind == "cgroup2"}
+    files = (f"{top}/{name}/cpuset.cpus.effective" for top in sorted(tops) for name in _slices(tree, top))
+    return union(found for file in files if (found := tree.cpu_list(file)))
+
+
+def _slices(tree: Tree, top: str) -> list[str]:
+    return [name for name in tree.names(top) if name.startswith(PARTITION)]
 
 
 def _first(tree: Tree, folder: str, names: Iterable[str]) -> CpuSet | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from zun.api.schemas import Field
 from zun.api.schemas.scalars import HANDLED_SIGNAL, optional_one_of
-from zun.objects.wishes import PROFILE, Interrupts
+from zun.objects.wishes import PROFILE, CpuPartition, Interrupts
 from zun.topology import CpuSet, Isolation, MemPolicy, NUMAAffinity, ThreadPolicy
 
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
@@ -62,6 +62,7 @@ MIXED_FIELDS = {
 
 #: Fields of containers with CPUs of their own: what disturbs these CPUs, and how a change of them is told.
 QUIET_FIELDS = {
+    "cpu_partition": optional_one_of(*CpuPartition),
     "interrupts": optional_one_of(*Interrupts),
     "power_profile": Field(
         {

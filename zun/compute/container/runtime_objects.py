@@ -26,8 +26,10 @@ from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.hugepages import HUGE_PAGES_TARGET
 from zun.container.driver.inspector import KernelView
 from zun.container.driver.lifecycle import RuntimeMount
+from zun.container.driver.partition import slice_of
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container, NetworkPort
+from zun.objects.wishes import Wishes
 from zun.topology import CpuSet, Plan
 from zun.topology.devices import Device
 from zun.volume.volumes import Volumes
@@ -111,6 +113,7 @@ class RuntimeObjects:
                 memory=self._pool.ordinary_memory(plan, container.memory),
                 devices=self.devices(container, plan),
                 dedicated_cpus=str(plan.dedicated_cpus) if plan.uses_pool else "",
+                cgroup_parent=slice_of(container.uuid) if Wishes.of(container.placement).partitioned else "",
             )
         made_of(container)
         if not joins:
@@ -228,6 +231,8 @@ class RuntimeObjects:
         cpus = told.get(container.uuid, plan.cpus)
         if view is not None and (found := disagreements(cpus, plan.mems, view)):
             raise exceptions.PinningMismatch(reason="; ".join(found))
+        if view is not None and (why := self._pool.broken_partition(container.uuid)):
+            raise exceptions.PinningMismatch(reason=why)
         return state
 
     def remove_evacuated(self, context: RequestContext, hostname: str, uuids: Collection[str]) -> list[str]:

@@ -85,9 +85,11 @@ class ComputeNodeTracker:
             usage, wishes = self._usage, self._wishes
             return [
                 Claimed(
-                    plan.dedicated_cpus | plan.withheld,
+                    plan.dedicated_cpus,
                     wishes.get(owner.removesuffix(_GROWTH), NO_WISHES),
                     tuple(device.address for device in plan.devices),
+                    owner.removesuffix(_GROWTH),
+                    plan.withheld,
                 )
                 for owner, plan in usage
                 if plan.dedicated

@@ -91,7 +91,7 @@ class HostInventory:
             others,
             held,
             neutron=self._joins_neutron,
-            quiet=self._quiet.abilities(machine.cpus),
+            quiet=self._quiet.abilities(machine.cpus, facts.cgroup_driver),
         )
         before = self._tracker.topology
         foreign = self._foreign(context, self._tracker.promised(found.topology))

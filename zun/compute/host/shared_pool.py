@@ -236,6 +236,10 @@ class SharedPool:
         online = plan.dedicated_cpus & self._tracker.topology.cpus or plan.dedicated_cpus
         return online | self._pool_beside(plan) if plan.uses_pool else online
 
+    def broken_partition(self, uuid: str) -> str | None:
+        """Return what is wrong with the partition of a container, or None."""
+        return self._quiet.problem(uuid)
+
     def ordinary_memory(self, plan: Plan, memory: int) -> int:
         """Return the limit in MiB of the ordinary memory of a container with ``plan`` that asked for ``memory``."""
         return self._huge_page_base_mib if plan.pages else memory

@@ -17,6 +17,7 @@ from zun.common import exceptions, traits
 from zun.compute.quiet import profiles, rules
 from zun.compute.quiet.irqbalance import Irqbalance
 from zun.compute.quiet.kernel_files import KernelFiles
+from zun.compute.quiet.partitions import Partitions
 from zun.compute.quiet.profiles import Profile
 from zun.compute.quiet.rules import Claimed, Machine
 from zun.objects.wishes import Interrupts
@@ -42,8 +43,14 @@ class Quiet(Protocol):
         Failures are logged: they must stop no container.
         """
 
-    def abilities(self, cpus: Collection[int]) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return the traits of what this host can do for each of ``cpus``, and notes on what it cannot."""
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the traits of what this host can do for each of ``cpus``, and notes on what it cannot.
+
+        ``cgroup_driver`` is what makes the control groups of containers.
+        """
+
+    def problem(self, uuid: str) -> str | None:
+        """Return what is wrong with the partition of a container since the last ``settle``, or None."""
 
     @property
     def stuck(self) -> Mapping[int, str]:
@@ -58,8 +65,11 @@ class NoQuiet:
     def settle(self, *, thorough: bool = False) -> None:
         pass
 
-    def abilities(self, cpus: Collection[int]) -> tuple[frozenset[str], tuple[str, ...]]:
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
         return frozenset(), ()
+
+    def problem(self, uuid: str) -> str | None:
+        return None
 
 
 class QuietKernel:
@@ -74,6 +84,7 @@ class QuietKernel:
         interrupts: str = Interrupts.AWAY,
         offered: Mapping[str, Profile] | None = None,
         irqbalance: Irqbalance | None = None,
+        partitions: Partitions | None = None,
     ) -> None:
         """``claims`` returns the claims of this moment, ``interrupts`` is the option, ``offered`` the profiles."""
         self._root, self._tree = root, Tree(root)
@@ -82,6 +93,8 @@ class QuietKernel:
         self._option = interrupts
         self._profiles = offered or {}
         self._irqbalance = irqbalance or Irqbalance(root / "proc/net/unix")
+        self._partitions = partitions or Partitions(root)
+        self._broken: dict[str, str] = {}
         self._turn = threading.Lock()
         self._settled: Sequence[Claimed] | None = None
         self.stuck: Mapping[int, str] = {}
@@ -91,12 +104,23 @@ class QuietKernel:
             claims = self._claims()
             if claims == self._settled and not thorough:
                 return
+            self._partition(claims)
             try:
                 self._settle(claims)
             except OSError as exc:
                 LOG.warning("The CPUs of containers are not kept quiet: %s. Nothing was changed", exc)
                 return
             self._settled = claims
+
+    def problem(self, uuid: str) -> str | None:
+        return self._broken.get(uuid)
+
+    def _partition(self, claims: Sequence[Claimed]) -> None:
+        broken = self._partitions.settle(rules.partitions(claims))
+        for uuid, why in broken.items():
+            if self._broken.get(uuid) != why:
+                LOG.warning("Container %s has no partition: %s", uuid, why)
+        self._broken = broken
 
     def _settle(self, claims: Sequence[Claimed]) -> None:
         known = self._files.changed.get(rules.DEFAULT_AFFINITY)
@@ -130,7 +154,7 @@ class QuietKernel:
 
     def _machine(self, claims: Sequence[Claimed]) -> Machine:
         tree = self._tree
-        asked = {cpu for each in claims if each.wishes.power_profile for cpu in each.cpus}
+        asked = {cpu for each in claims if each.wishes.power_profile for cpu in each.all_cpus}
         own = {address for each in claims if each.wishes.interrupts == Interrupts.OWN for address in each.devices}
         return Machine(
             online=tree.cpu_list("sys/devices/system/cpu/online") or NO_CPUS,
@@ -156,8 +180,10 @@ class QuietKernel:
         if line := self._tree.number(f"{folder}/irq"):
             yield line
 
-    def abilities(self, cpus: Collection[int]) -> tuple[frozenset[str], tuple[str, ...]]:
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
         can, notes = set(), []
+        if self._partitions.problem(cgroup_driver) is None:
+            can.add(traits.CPU_PARTITIONS)
         if self._option != FIXED:
             if os.access(self._root / rules.DEFAULT_AFFINITY, os.W_OK):
                 can.add(traits.MOVES_INTERRUPTS)

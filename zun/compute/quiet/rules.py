@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zun.compute.quiet.kernel_files import Kind, Setting
+from zun.compute.quiet.partitions import Partition
 from zun.compute.quiet.profiles import Profile
 from zun.objects.wishes import Interrupts, Wishes
 from zun.topology import CpuSet
@@ -27,11 +28,20 @@ WORKERS_ASKED = "sys/devices/virtual/workqueue/cpumask_requested"
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The own CPUs of a container with what it wishes of them, and the PCI addresses of its devices."""
+    """The own CPUs of a container with what it wishes of them, and the PCI addresses of its devices.
+
+    ``kept`` are CPUs that nothing runs on while it has its own.
+    """
 
     cpus: CpuSet
     wishes: Wishes
     devices: tuple[str, ...] = ()
+    uuid: str = ""
+    kept: CpuSet = NO_CPUS
+
+    @property
+    def all_cpus(self) -> CpuSet:
+        return self.cpus | self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class Machine:
 
 def quiet_cpus(claims: Iterable[Claimed], default: Interrupts) -> CpuSet:
     """Return the CPUs that interrupts are to leave. ``default`` is for containers that wish nothing."""
-    return union(each.cpus for each in claims if (each.wishes.interrupts or default) != Interrupts.ANY)
+    return union(each.all_cpus for each in claims if (each.wishes.interrupts or default) != Interrupts.ANY)
 
 
 def own_interrupts(claims: Iterable[Claimed], machine: Machine) -> dict[int, CpuSet]:
@@ -89,8 +99,19 @@ def power_settings(claims: Iterable[Claimed], profiles: Mapping[str, Profile], m
     for each in claims:
         profile = profiles.get(each.wishes.power_profile or "")
         if profile is not None:
-            for cpu in each.cpus & machine.online:
+            for cpu in each.all_cpus & machine.online:
                 yield from _of_profile(profile, cpu, machine)
+
+
+def partitions(claims: Iterable[Claimed]) -> dict[str, Partition]:
+    """Return uuid -> the partition of each container that asks for one, with the CPUs that its resize adds."""
+    found: dict[str, Partition] = {}
+    for each in claims:
+        if each.wishes.partitioned and each.wishes.cpu_partition is not None:
+            before = found.get(each.uuid)
+            cpus = each.cpus if before is None else each.cpus | before.cpus
+            found[each.uuid] = Partition(cpus, each.wishes.cpu_partition)
+    return found
 
 
 def _of_profile(profile: Profile, cpu: int, machine: Machine) -> Iterator[Setting]:

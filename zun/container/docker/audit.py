@@ -256,7 +256,10 @@ def thread_groups(root: Path, tids: Iterable[int]) -> tuple[ThreadGroup, ...]:
 
 
 def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]:
-    """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of the mount."""
+    """Yield the groups above ``group`` that limit CPUs, the nearest first, up to the top of the mount.
+
+    A partition has its CPUs from no group above.
+    """
     for steps in steps_below(mount, group).parents:
         directory = mount.directory(root) / steps
         try:
@@ -264,6 +267,9 @@ def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]
         except FileNotFoundError:
             continue
         yield ParentGroup("/" + str(directory.relative_to(root)), *limits)
+        with suppress(FileNotFoundError):
+            if (directory / "cpuset.cpus.partition").read_text().strip() in ("root", "isolated") and steps.parts:
+                return
 
 
 def pages_by_node(root: Path, directory: Path | None, tids: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:

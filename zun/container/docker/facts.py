@@ -85,6 +85,7 @@ def host_facts(
         cdi_folders=tuple(info.get("CDISpecDirs") or ()),
         cdi_names=cdi_names(info),
         engine=engine,
+        cgroup_driver=str(info.get("CgroupDriver") or ""),
     )
 
 

@@ -54,6 +54,7 @@ class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
         dedicated_cpus: str = "",
+        cgroup_parent: str = "",
     ) -> str:
         given = self.passthrough(container, devices)
         self.await_cards(container, devices, join)
@@ -72,6 +73,8 @@ class DockerLifecycle(DockerDevices, DockerWeights, DockerKernel):
             dedicated_cpus=dedicated_cpus,
             curve=self.curve(container),
         )
+        if cgroup_parent:
+            body["HostConfig"]["CgroupParent"] = cgroup_parent
         given.apply(body)
         if image is not None:
             body["Image"] = image

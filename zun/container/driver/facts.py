@@ -52,7 +52,7 @@ class HostFacts:
     ``cpu_flags`` are the flags of /proc/cpuinfo that all CPUs have. ``cdi_folders`` are where the runtime looks for CDI
     files, the lowest priority first; empty if it has no CDI of its own. ``cdi_names`` are the CDI devices that it found
     there, None if it does not tell. ``runs_healthchecks`` is False if the engine never runs the health checks of
-    containers.
+    containers. ``cgroup_driver`` makes the control groups of containers: ``systemd`` or ``cgroupfs``.
     """
 
     name: str
@@ -71,6 +71,7 @@ class HostFacts:
     cdi_names: frozenset[str] | None = None
     runs_healthchecks: bool = True
     engine: EngineFacts = NO_ENGINE
+    cgroup_driver: str = ""
 
 
 class Facts(Protocol):

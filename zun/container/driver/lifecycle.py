@@ -59,6 +59,7 @@ class Lifecycle(Protocol):
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
         dedicated_cpus: str = "",
+        cgroup_parent: str = "",
     ) -> str:
         """Create the object without starting it, and return the runtime's id of the object.
 
@@ -73,6 +74,7 @@ class Lifecycle(Protocol):
         - ``devices`` are in the container from its first process on, except network interfaces.
         - ``dedicated_cpus`` are the own CPUs of a mixed container, a kernel list. Its first process finds them in the
           variable ``ZUN_DEDICATED_CPUS``.
+        - ``cgroup_parent`` is the systemd slice that the container's control group is in, "" for the engine's own.
 
         If an earlier attempt of this host left an object behind, ``create`` adopts the object: it moves the object to
         these cpusets if they differ, connects the object to its first network, changes nothing else and returns the

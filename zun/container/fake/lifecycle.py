@@ -29,6 +29,7 @@ class InMemoryLifecycle(InMemoryImages, InMemoryKernel):
         memory: int | None = None,
         devices: ContainerDevices = NO_DEVICES,
         dedicated_cpus: str = "",
+        cgroup_parent: str = "",
     ) -> str:
         image = image or container.image
         with self._operation("create", container):

@@ -138,7 +138,7 @@ def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: 
         "docker": {"default_timeout": PATIENCE},
         "compute": {
             "reserved_host_memory_mb": 0, "workers": 4, "inventory_interval": 30, "heartbeat_interval": 30,
-            "audit_interval": 0,
+            "audit_interval": 0, "interrupts": "away",
         },
         "scheduler": {"sweep_interval": 300},
         "quota": {"containers": -1, "cpu": -1, "memory": -1, "disk": -1},

@@ -451,6 +451,7 @@ const ASKED = [
     "numa_mem",
     "numa_mempolicy",
     "mem_page_size",
+    "cpu_partition",
     "interrupts",
     "power_profile",
     "cpuset_signal",

@@ -116,6 +116,13 @@ export const GROUPS = [
                 when: pinned,
             },
             {
+                name: "cpu_partition",
+                label: "Partition",
+                kind: text,
+                options: ["", "none", "root", "isolated"],
+                when: pinned,
+            },
+            {
                 name: "interrupts",
                 label: "Device interrupts",
                 kind: text,

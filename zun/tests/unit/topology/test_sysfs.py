@@ -392,6 +392,13 @@ MOUNTED = "36 25 0:31 {} /{} ro,nosuid master:9 - {} cgroup {}\n"
         f"{FS}/user.slice/cpuset.cpus.effective": "0,4,6\n", f"{FS}/user.slice/cpuset.mems.effective": "0\n",
     }, id="version-2-controller-above"),
     pytest.param({
+        "proc/mounts": V2, "proc/self/cgroup": "0::/user.slice/agent\n",
+        f"{FS}/user.slice/agent/cpuset.cpus.effective": "0,6\n",
+        f"{FS}/user.slice/agent/cpuset.mems.effective": "0\n",
+        f"{FS}/zunpart_6a0c.slice/cpuset.cpus.effective": "4\n",
+        f"{FS}/other.slice/cpuset.cpus.effective": "7\n",
+    }, id="version-2-beside-a-partition"),
+    pytest.param({
         "proc/mounts": V1, "proc/self/cgroup": "9:cpuset:/agent\n1:name=systemd:/other\n",
         f"{FS}/cpuset/agent/cpuset.cpus": "0,4,6,9\n", f"{FS}/cpuset/agent/cpuset.mems": "0\n",
     }, id="version-1"),
