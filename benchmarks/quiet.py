@@ -95,7 +95,10 @@ class Counts:
 
 @contextlib.contextmanager
 def neighbours(folder: pathlib.Path) -> Iterator[None]:
-    """Run processes of the host that use everything, and may run wherever the kernel lets them."""
+    """Run processes of the host that use everything, and may run wherever the kernel lets them.
+
+    Only while something is counted: an emulated machine would need many minutes to start the service beside them.
+    """
     burners = len(discover().cpus)
     programs = [*[BURN] * burners, MEMORY, f"PATH = {str(folder / 'burnt')!r}\n{DISK}", NETWORK]
     running = [subprocess.Popen([sys.executable, "-S", "-c", each]) for each in programs]
@@ -144,15 +147,17 @@ def others(pids: list[int]) -> Counter[str]:
 
 
 def measured(mode: str, cpus: CpuSet, pid: int, seconds: float) -> Counts:
+    """Count for ``seconds`` on ``cpus`` beside neighbours, from five seconds after their start."""
     pids = members(pid)
-    before, came = involuntary(pids), interrupts().on(cpus)[0]
-    with traced(cpus):
-        time.sleep(seconds)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, neighbours(pathlib.Path(folder)):
+        time.sleep(5)
+        before, came = involuntary(pids), interrupts().on(cpus)[0]
+        with traced(cpus):
+            time.sleep(seconds)
+        switched, arrived = involuntary(pids) - before, interrupts().on(cpus)[0] - came
     counts = others(pids)
     examples = ", ".join(f"{name} {count}" for name, count in counts.most_common(4))
-    return Counts(
-        mode, str(cpus), interrupts().on(cpus)[0] - came, involuntary(pids) - before, counts.total(), examples
-    )
+    return Counts(mode, str(cpus), arrived, switched, counts.total(), examples)
 
 
 def with_docker(engine: docker.APIClient, mode: str, cpus: CpuSet, seconds: float) -> Counts:
@@ -160,7 +165,6 @@ def with_docker(engine: docker.APIClient, mode: str, cpus: CpuSet, seconds: floa
     made = engine.create_container(IMAGE, ["python3", "-S", "-c", SPIN], host_config=config)["Id"]
     try:
         engine.start(made)
-        time.sleep(5)
         return measured(mode, cpus, engine.inspect_container(made)["State"]["Pid"], seconds)
     finally:
         engine.remove_container(made, force=True)
@@ -186,7 +190,6 @@ def with_service(
             fields = {"image": IMAGE, "cpu": 2, "memory": 128, "cpu_policy": "dedicated", **wish}
             shown = api.settled(api.run(command=["python3", "-S", "-c", SPIN], **fields), PATIENCE)
             assert shown["status"] == "Running", shown["status_reason"]
-            time.sleep(5)
             pid = engine.inspect_container(f"zun-{shown['uuid']}")["State"]["Pid"]
             yield measured(mode, CpuSet(shown["cpuset_cpus"]), pid, seconds)
             api.delete_all(PATIENCE)
@@ -201,7 +204,7 @@ def main() -> None:
     given = parser.parse_args()
     engine, machine = docker.APIClient(version="auto", timeout=PATIENCE), discover()
     results: list[Counts] = []
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name, neighbours(pathlib.Path(name)):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         if len(machine.isolated) > 1:
             limit = CpuSet(sorted(machine.isolated)[:2])
             results.append(with_docker(engine, "isolcpus at boot", limit, given.seconds))
