@@ -125,6 +125,8 @@ def check_resized(
     if wrong := mixed_problem(row["cpu_policy"], policy):
         raise _refusal("cpu_policy", wrong)
     dedicated = policy == CPUPolicy.DEDICATED
+    if not dedicated and Wishes.of(row["placement"]).partitioned:
+        raise _refusal("cpu_policy", f"a {policy} container has no cpu_partition, and this one does; create it anew")
     new_cpu = row["cpu"] if cpu is None else cpu
     new_memory = row["memory"] if memory is None else memory
     own = row["placement"]["dedicated_cpus"] if policy == CPUPolicy.MIXED else new_cpu if dedicated else None

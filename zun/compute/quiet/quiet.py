@@ -98,6 +98,7 @@ class QuietKernel:
         self._turn = threading.Lock()
         self._settled: Sequence[Claimed] | None = None
         self.stuck: Mapping[int, str] = {}
+        self._failed: Mapping[str, str] = {}
 
     def settle(self, *, thorough: bool = False) -> None:
         with self._turn:
@@ -141,12 +142,14 @@ class QuietKernel:
         self.stuck = {irq: f"{self._name(irq)}: {why}" for irq, why in sorted(stuck.items())}
 
     def _tell(self, failed: Mapping[str, str]) -> None:
-        for path, why in failed.items():
-            irq = path.removeprefix(_IRQ).partition("/")[0]
-            if not _of_irq(path):
-                LOG.warning("/%s could not be changed: %s", path, why)
-            elif int(irq) not in self.stuck:
+        """Log what could not be changed, once."""
+        for path, why in sorted(failed.items() - self._failed.items()):
+            if _of_irq(path):
+                irq = path.removeprefix(_IRQ).partition("/")[0]
                 LOG.info("Interrupt %s (%s) cannot be moved: %s", irq, self._name(int(irq)), why)
+            else:
+                LOG.warning("/%s could not be changed: %s", path, why)
+        self._failed = failed
 
     def _name(self, irq: int) -> str:
         """Return the devices of an interrupt, as the kernel names them."""

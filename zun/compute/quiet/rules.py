@@ -104,12 +104,15 @@ def power_settings(claims: Iterable[Claimed], profiles: Mapping[str, Profile], m
 
 
 def partitions(claims: Iterable[Claimed]) -> dict[str, Partition]:
-    """Return uuid -> the partition of each container that asks for one, with the CPUs that its resize adds."""
+    """Return uuid -> the partition of each container that asks for one, with the CPUs that its resize adds.
+
+    CPUs that are kept idle for it are part of it: then processes of the host are off these too.
+    """
     found: dict[str, Partition] = {}
     for each in claims:
         if each.wishes.partitioned and each.wishes.cpu_partition is not None:
             before = found.get(each.uuid)
-            cpus = each.cpus if before is None else each.cpus | before.cpus
+            cpus = each.all_cpus if before is None else each.all_cpus | before.cpus
             found[each.uuid] = Partition(cpus, each.wishes.cpu_partition)
     return found
 

@@ -87,6 +87,8 @@ def test_wish_that_no_host_can_fulfil_is_refused_with_the_reason(quiet, wish, la
     ("fields", "named"),
     [
         ({"cpu_policy": "shared", "interrupts": "away"}, "interrupts"),
+        ({"cpu_policy": "mixed", "dedicated_cpus": 1, "cpu_partition": "root"}, "cpu_partition"),
+        ({"cpu_isolation": "isolated", "cpu_partition": "isolated"}, "cpu_partition"),
         ({"interrupts": "sometimes"}, "interrupts"),
         ({"power_profile": "Fast!"}, "power_profile"),
     ],
@@ -94,6 +96,14 @@ def test_wish_that_no_host_can_fulfil_is_refused_with_the_reason(quiet, wish, la
 def test_wrong_wish_is_a_400_that_names_the_field(quiet, fields, named):
     reply = quiet.post("/v1/containers", {**PAIR, **fields})
     assert reply.status == 400 and named in reply.error["detail"]
+
+
+def test_container_with_a_partition_stays_dedicated(quiet):
+    """Its processes are in a control group of these CPUs for good."""
+    uuid = created(quiet)["uuid"]
+    db.update(uuid, {"placement": {**db.get(uuid)["placement"], "cpu_partition": "root"}})
+    reply = quiet.send("PATCH", f"/v1/containers/{uuid}", {"cpu_policy": "shared"})
+    assert reply.status == 400 and "cpu_partition" in reply.error["detail"]
 
 
 def test_wishes_are_unknown_below_1_51(quiet):

@@ -130,7 +130,7 @@ def test_resize_keeps_one_partition_of_old_and_new_cpus():
     wishes = Wishes(cpu_partition="root")
     claims = [Claimed(CpuSet("4-5"), wishes, (), ONE, CpuSet("6")), Claimed(CpuSet("7"), wishes, (), ONE),
               Claimed(CpuSet("2"), Wishes(cpu_partition="none"), (), TWO)]  # fmt: skip
-    assert rules.partitions(claims) == {ONE: Partition(CpuSet("4-5,7"), "root")}
+    assert rules.partitions(claims) == {ONE: Partition(CpuSet("4-7"), "root")}
 
 
 KINDS, SETS = st.sampled_from(["root", "isolated"]), st.sampled_from(["1", "2-3"])
