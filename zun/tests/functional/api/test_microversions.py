@@ -61,8 +61,8 @@ def test_the_official_type_is_understood_and_answered(api, path, version, resolv
 
 
 def test_a_version_out_of_range_is_answered_by_name(api):
-    reply = api.at(None).get("/v1/containers", headers={"OpenStack-API-Version": "application-container 1.51"})
-    assert (reply.status, reply.headers["openstack-api-version"]) == (406, "application-container 1.51")
+    reply = api.at(None).get("/v1/containers", headers={"OpenStack-API-Version": "application-container 1.52"})
+    assert (reply.status, reply.headers["openstack-api-version"]) == (406, "application-container 1.52")
     assert reply.headers.keys() >= VERSION_HEADERS
 
 
@@ -96,7 +96,7 @@ def test_headers_that_are_not(api, header):
     assert not VERSION_HEADERS & reply.headers.keys()
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.51", "1.999999999", "0.1", "2.0", "2.15"])
+@pytest.mark.parametrize("version", ["1.0", "1.52", "1.999999999", "0.1", "2.0", "2.15"])
 def test_versions_out_of_range(api, version):
     reply = api.at(version).get("/v1/containers")
     assert (reply.refusal, reply.error["title"]) == ((406, ""), "Requested microversion is unsupported")

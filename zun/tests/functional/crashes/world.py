@@ -309,6 +309,7 @@ class CrashWorld(World):
             if each.is_file() and str(each) not in saved.files:
                 each.unlink()
         for name, data in saved.files.items():
+            pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
             pathlib.Path(name).write_bytes(data)
         for target, values in zip(self._memory().values(), copy.deepcopy(saved.memory).values(), strict=True):
             target.clear()
@@ -507,6 +508,7 @@ class CrashWorld(World):
             "volumes": {owner for owner, _ in self._stores.made} - rows.keys(),
             "ports": {port["container_uuid"] for port in ports} - rows.keys(),
             "records": {each.stem for each in self._state.glob("records/*/*.json")} - rows.keys(),
+            "files of CPUs": {each.parent.name for each in self._state.glob("cpusets/*/*/*")} - rows.keys(),
             "images": commits - {each["local_name"] for each in made},
         }
         yield from (f"{what} of {sorted(stray)} are left behind" for what, stray in left.items() if stray)
