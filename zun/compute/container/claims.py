@@ -16,7 +16,7 @@ from zun.objects.placement import (
     shared_cpus_left,
     shared_memory_left,
 )
-from zun.objects.wishes import Wishes
+from zun.objects.wishes import NO_WISHES, Wishes
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
 from zun.topology.allocator import devices_now
 from zun.topology.host_topology import view_of
@@ -41,12 +41,12 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The request of one container. ``disk`` is in GiB, ``wishes`` are None without any."""
+    """The request of one container. ``disk`` is in GiB."""
 
     uuid: str
     request: PlacementRequest
     disk: int
-    wishes: Wishes | None = None
+    wishes: Wishes = NO_WISHES
 
 
 class Claim:

@@ -44,7 +44,7 @@ class ComputeNodeTracker:
         self._disk_limit = 0.0
         self._disks: dict[str, int] = {}
         self._wishes: dict[str, Wishes] = {}
-        """Of the containers that have any."""
+        """By uuid, as ``_disks``."""
         self._generation = 0
         self._members: dict[str, str] = {}
         self._guessed: set[str] = set()
@@ -172,7 +172,7 @@ class ComputeNodeTracker:
             self._members = {each.uuid: each.capsule_uuid for each in containers if each.capsule_uuid in held}
             self._usage, self._guessed = usage, set()
             self._disks = {each.uuid: disk_promised(each) for each in containers if each.uuid in held}
-            self._wishes = {each.uuid: wishes for each in containers if (wishes := _wishes(each)) and each.uuid in held}
+            self._wishes = {each.uuid: Wishes.of(each.placement) for each in containers if each.uuid in held}
 
     def recover_lost(self, containers: list[Container], runtime: Mapping[str, RuntimeState]) -> dict[str, Plan]:
         """After ``rebuild``: hold what rows of ``containers`` do not say and ``runtime`` shows. Returns it by uuid."""
@@ -214,7 +214,7 @@ class ComputeNodeTracker:
                 plan = answer
                 self._guessed.discard(uuid)
             self._usage = Usage([*others, (uuid, plan)], overlapping=True)
-            self._disks[uuid] = disk_promised(container)
+            self._note(uuid, disk_promised(container), Wishes.of(container.placement))
         return plan, answer if isinstance(answer, str) else None
 
     def container_claim(
@@ -243,7 +243,7 @@ class ComputeNodeTracker:
         Returns for each the claim, or the error that ``container_claim`` raises.
         """
         requests = [
-            (Wanted(each.uuid, placement_request(each), disk_promised(each), _wishes(each)), limits)
+            (Wanted(each.uuid, placement_request(each), disk_promised(each), Wishes.of(each.placement)), limits)
             for each, limits in asked
         ]
         before = self._topology
@@ -283,13 +283,13 @@ class ComputeNodeTracker:
         )
         claim = Claim(resources, wanted, limits, self.release)
         self._usage = self._usage.with_claim(wanted.uuid, claim.plan)
-        self._disks[wanted.uuid] = wanted.disk
-        self._wish(wanted.uuid, wanted.wishes)
+        self._note(wanted.uuid, wanted.disk, wanted.wishes)
         return claim
 
-    def _wish(self, uuid: str, wishes: Wishes | None) -> None:
-        if wishes is not None:
-            self._wishes[uuid] = wishes
+    def _note(self, uuid: str, disk: int, wishes: Wishes) -> None:
+        """Note what a container has beside its plan: its disk in GiB, and its wishes."""
+        self._disks[uuid] = disk
+        self._wishes[uuid] = wishes
 
     def resize(self, uuid: str, request: PlacementRequest, keep: CpuSet = NO_CPUS) -> Plan:
         """Plan ``request`` on the cells that ``uuid`` uses, and hold the additional part until ``hold`` is called.
@@ -332,8 +332,7 @@ class ComputeNodeTracker:
             self._usage = usage if usage.claim(uuid) == plan else usage.without(uuid).with_claim(uuid, plan)
             self._guessed.discard(uuid)
             if container is not None:
-                self._disks[uuid] = disk_promised(container)
-                self._wish(uuid, _wishes(container))
+                self._note(uuid, disk_promised(container), Wishes.of(container.placement))
 
     def pass_on(self, old: str, new: str) -> None:
         """Let ``new`` hold what ``old`` holds. Nothing happens if ``old`` holds nothing."""
@@ -342,9 +341,7 @@ class ComputeNodeTracker:
             if plan is not None:
                 self._usage = self._usage.without(_growth(old)).without(old).without(new).with_claim(new, plan)
                 self._guessed.discard(old)
-                self._disks[new] = self._disks.pop(old, 0)
-                if old in self._wishes:
-                    self._wishes[new] = self._wishes.pop(old)
+                self._note(new, self._disks.pop(old, 0), self._wishes.pop(old, NO_WISHES))
 
     def disagrees(self, uuid: str, plan: Plan | None) -> bool:
         """Return whether ``uuid`` holds anything but ``plan``. In the middle of a resize it does."""
@@ -379,11 +376,6 @@ class ComputeNodeTracker:
 def _claims(containers: Iterable[Container]) -> dict[str, Plan]:
     """Return the claims in the rows by uuid. A capsule's claim stands for its members too."""
     return {each.uuid: plan for each in containers if each.capsule_uuid is None and (plan := held_plan(each))}
-
-
-def _wishes(container: Container) -> Wishes | None:
-    wishes = Wishes.of(container.placement)
-    return None if wishes == NO_WISHES else wishes
 
 
 def _growth(uuid: str) -> str:

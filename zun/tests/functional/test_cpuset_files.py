@@ -7,38 +7,26 @@ import stat
 
 import pytest
 
-from zun.api import app as api_app
 from zun.common import exceptions
 from zun.compute.host.cpuset_files import TARGET
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.over_api import OPTIONS, PAIR, administrator_of, created
 from zun.topology import CpuSet
 
-PAIR = {"image": "busybox", "cpu": 2, "memory": 64, "cpu_policy": "dedicated"}
 MIXED = {**PAIR, "cpu": 3, "cpu_policy": "mixed", "dedicated_cpus": 2}
 
 
 @pytest.fixture
 def cloud(database):
-    options = {"api__auth_strategy": "noauth", "api__host_names": ["zun.example"]}
-    with Cloud({"one": machine()}, compute__audit_interval=0, **options) as cloud:
+    with Cloud({"one": machine()}, **OPTIONS) as cloud:
         yield cloud
 
 
 @pytest.fixture
 def api(cloud):
-    application = api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
-    return Client(application, user="root", project="admin", roles="admin", version="1.51")
-
-
-def created(api, **fields):
-    reply = api.post("/v1/containers?run=true", {**PAIR, **fields})
-    assert reply.status == 202, reply.body
-    uuid = reply.json["uuid"]
-    wait_for(lambda: db.get(uuid)["status"] in ("Running", "Error"))
-    return api.get(f"/v1/containers/{uuid}").json
+    return administrator_of(cloud)
 
 
 def folder_of(cloud, uuid):

@@ -3,15 +3,13 @@
 
 import pytest
 
-from zun.api import app as api_app
 from zun.db import containers as db
 from zun.tests.fixtures import wait_for
-from zun.tests.functional.api.client import Client
 from zun.tests.functional.cloud import Cloud, machine
+from zun.tests.functional.over_api import OPTIONS, PAIR, administrator_of, created
 from zun.tests.unit.compute.quiet.kernels import made, values
 from zun.topology import CpuSet
 
-PAIR = {"image": "busybox", "cpu": 2, "memory": 64, "cpu_policy": "dedicated"}
 IRQ = "proc/irq/24/smp_affinity_list"
 GOVERNOR = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 PROFILE = "name:low-latency,governor:performance"
@@ -24,22 +22,17 @@ def kernel(tmp_path):
 
 
 @pytest.fixture
-def quiet(database, kernel):
-    options = {"api__auth_strategy": "noauth", "api__host_names": ["zun.example"], "state_path": str(kernel / "state")}
+def cloud(database, kernel):
     with Cloud(
-        {"one": machine(), "other": machine()}, kernels={"one": kernel}, compute__audit_interval=0,
-        compute__interrupts="any", compute__power_profiles=[PROFILE], **options,
+        {"one": machine(), "other": machine()}, kernels={"one": kernel}, state_path=str(kernel / "state"),
+        compute__interrupts="any", compute__power_profiles=[PROFILE], **OPTIONS,
     ) as cloud:  # fmt: skip
-        application = api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
-        yield Client(application, user="root", project="admin", roles="admin", version="1.51")
+        yield cloud
 
 
-def created(api, **fields):
-    reply = api.post("/v1/containers?run=true", {**PAIR, **fields})
-    assert reply.status == 202, reply.body
-    uuid = reply.json["uuid"]
-    wait_for(lambda: db.get(uuid)["status"] in ("Running", "Error"))
-    return api.get(f"/v1/containers/{uuid}").json
+@pytest.fixture
+def quiet(cloud):
+    return administrator_of(cloud)
 
 
 def test_wishes_reach_the_kernel_and_go_with_the_container(quiet, kernel):
@@ -60,6 +53,15 @@ def test_resize_moves_interrupts_off_the_new_cpus_too(quiet, kernel):
     assert changed.status == 200, changed.body
     cpus = CpuSet(changed.json["cpuset_cpus"])
     assert len(cpus) == 3 and CpuSet(values(kernel)[IRQ]) == CpuSet("0-7") - cpus
+
+
+def test_wishes_outlive_a_claim_that_the_row_has_lost(quiet, cloud, kernel):
+    container = created(quiet, interrupts="away")
+    db.update(container["uuid"], {"cpuset": None})
+    cloud.stop_agent("one")
+    cloud.start_agent("one")
+    assert cloud.agents["one"].tracker.usage.claim(container["uuid"]) is not None
+    assert CpuSet(values(kernel)[IRQ]) == CpuSet("0-7") - CpuSet(container["cpuset_cpus"])
 
 
 def test_container_without_a_wish_leaves_the_choice_to_the_host(quiet, kernel):
