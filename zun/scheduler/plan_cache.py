@@ -41,6 +41,8 @@ class PlanCache:
         self._answers: dict[_Question, Answer] = {}
         self._refusals: dict[_Question, Refusal] = {}
         self._sets: dict[tuple[object, ...], tuple[Answer, ...]] = {}
+        self._in_sets = 0
+        """The plans of ``_sets``, and one for each question."""
         self._claims: dict[tuple[object, ...], Plan] = {}
         self._held: dict[tuple[object, ...], Held] = {}
 
@@ -63,8 +65,10 @@ class PlanCache:
         known = self._sets.get(question)
         if known is None:
             known = together(host, request, most, apart)
-            if sum(map(len, self._sets.values())) + len(known) + len(self._sets) > SETS:
+            self._in_sets += len(known) + 1
+            if self._in_sets > SETS:
                 self._sets.clear()
+                self._in_sets = len(known) + 1
             self._sets[question] = known
         return known
 
