@@ -46,7 +46,7 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     memory = _needed_memory(given, "dedicated")
     placed = {**DEFAULTS, **asked, "numa_nodes": _nodes(asked)}
     _check_shape(placed, int(cpu), memory)
-    if Wishes.of(placed).partitioned and placed["cpu_isolation"] == Isolation.ISOLATED:
+    if Wishes.of(placed).partition and placed["cpu_isolation"] == Isolation.ISOLATED:
         raise _refusal("cpu_partition", "CPUs of cpu_isolation 'isolated' are in no other set; leave one of both out")
     return placed
 
@@ -74,7 +74,7 @@ def _mixed(given: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]
             raise _refusal(name, f"a mixed container is on one cell, so it must be {only}; leave it out")
     if "numa_cpus" in placed:
         raise _refusal("numa_cpus", "a mixed container is on one cell; leave it out")
-    if Wishes.of(placed).partitioned:
+    if Wishes.of(placed).partition:
         raise _refusal("cpu_partition", "a mixed container runs on CPUs of the shared pool too; ask for 'dedicated'")
     if placed["cpu_isolation"] == Isolation.NODE:
         raise _refusal(
@@ -125,7 +125,7 @@ def check_resized(
     if wrong := mixed_problem(row["cpu_policy"], policy):
         raise _refusal("cpu_policy", wrong)
     dedicated = policy == CPUPolicy.DEDICATED
-    if not dedicated and Wishes.of(row["placement"]).partitioned:
+    if not dedicated and Wishes.of(row["placement"]).partition:
         raise _refusal("cpu_policy", f"a {policy} container has no cpu_partition, and this one does; create it anew")
     new_cpu = row["cpu"] if cpu is None else cpu
     new_memory = row["memory"] if memory is None else memory

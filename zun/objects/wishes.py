@@ -59,16 +59,16 @@ class Wishes:
         """The traits that a host has which can do all this."""
         wanted = {
             traits.MOVES_INTERRUPTS: self.interrupts in (Interrupts.AWAY, Interrupts.OWN),
-            traits.CPU_PARTITIONS: self.partitioned,
+            traits.CPU_PARTITIONS: self.partition is not None,
         }
         if self.power_profile:
             wanted[traits.of_profile(self.power_profile)] = True
         return frozenset(name for name, needed in wanted.items() if needed)
 
     @property
-    def partitioned(self) -> bool:
-        """True if the container asks for a cpuset partition of its own."""
-        return self.cpu_partition in (CpuPartition.ROOT, CpuPartition.ISOLATED)
+    def partition(self) -> str | None:
+        """The kind of the cpuset partition that the container asks for, None if it asks for none."""
+        return self.cpu_partition if self.cpu_partition in (CpuPartition.ROOT, CpuPartition.ISOLATED) else None
 
 
 NO_WISHES = Wishes()

@@ -31,7 +31,7 @@ _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
 _ALL = CpuSet.from_mask((1 << (MAX_ID + 1)) - 1)
 PARTITION = "zunpart_"
-"""How the names of control groups begin that are cpuset partitions of containers, at the top of version 2."""
+"""Prefix of the names of the control groups (version 2, at the top) that are cpuset partitions of containers."""
 
 
 def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) -> HostTopology:
@@ -54,7 +54,8 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
     if any(distances.values()) and not all(distances.values()):
         silent = CpuSet(node for node, row in distances.items() if not row)
         tree.note(f"nothing is known of the distances from nodes {silent}: the kernel's defaults are used")
-    limits = _process_limits(tree, online | offline) if process_limits else _Limits(_ALL, _ALL)
+    partitions = _partitions(tree) if process_limits else NO_CPUS
+    limits = _process_limits(tree, online | offline, partitions) if process_limits else _Limits(_ALL, _ALL)
     usable = online & limits.cpus
     cut = union(cpus for cpus in nodes.values() if not cpus <= usable)
     everything = [
@@ -76,7 +77,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         cells=tuple(cells),
         sockets=tuple(socket & usable for socket in sockets if socket & usable),
         offline=offline,
-        isolated=_isolated(tree, online | offline) & usable - (_partitions(tree) if process_limits else NO_CPUS),
+        isolated=_isolated(tree, online | offline) & usable - partitions,
         exposed=union(core & usable for core in cores if not any(core <= cell.cpus for cell in cells)),
         exposed_l3=union(cache & usable for cache in caches if not any(cache <= cell.cpus for cell in cells))
         # CPUs without an L3 share one with all such CPUs of their node.
@@ -350,7 +351,7 @@ class _Limits(NamedTuple):
     mems: CpuSet
 
 
-def _process_limits(tree: Tree, present: CpuSet) -> _Limits:
+def _process_limits(tree: Tree, present: CpuSet, partitions: CpuSet) -> _Limits:
     cpus = mems = None
     for folder, name in _cpuset_folders(tree):
         cpus = cpus or _first(tree, folder, name("cpus"))
@@ -359,18 +360,14 @@ def _process_limits(tree: Tree, present: CpuSet) -> _Limits:
             break
     if not cpus and not mems:
         cpus, mems = _status_limits(tree, present)
-    return _Limits((cpus | _partitions(tree)) if cpus else _ALL, mems or _ALL)
+    return _Limits(cpus | partitions if cpus else _ALL, mems or _ALL)
 
 
 def _partitions(tree: Tree) -> CpuSet:
     """Return the CPUs of the containers that have partitions: the kernel takes them from every other group."""
     tops = {mount.place.strip("/") for mount in _mounts(tree) if mount.kind == "cgroup2"}
-    files = (f"{top}/{name}/cpuset.cpus.effective" for top in sorted(tops) for name in _slices(tree, top))
-    return union(found for file in files if (found := tree.cpu_list(file)))
-
-
-def _slices(tree: Tree, top: str) -> list[str]:
-    return [name for name in tree.names(top) if name.startswith(PARTITION)]
+    slices = (f"{top}/{name}" for top in sorted(tops) for name in tree.names(top) if name.startswith(PARTITION))
+    return union(found for each in slices if (found := tree.cpu_list(f"{each}/cpuset.cpus.effective")))
 
 
 def _first(tree: Tree, folder: str, names: Iterable[str]) -> CpuSet | None:

@@ -113,7 +113,7 @@ class RuntimeObjects:
                 memory=self._pool.ordinary_memory(plan, container.memory),
                 devices=self.devices(container, plan),
                 dedicated_cpus=str(plan.dedicated_cpus) if plan.uses_pool else "",
-                cgroup_parent=slice_of(container.uuid) if Wishes.of(container.placement).partitioned else "",
+                cgroup_parent=slice_of(container.uuid) if Wishes.of(container.placement).partition else "",
             )
         made_of(container)
         if not joins:

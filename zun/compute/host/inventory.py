@@ -12,6 +12,7 @@ from oslo_config import cfg
 from oslo_utils import strutils
 
 from zun.common import exceptions, traits
+from zun.compute.quiet.quiet import NO_ABILITIES, Abilities
 from zun.container.driver.facts import HostFacts
 from zun.container.driver.hugepages import PageStock
 from zun.objects import Container
@@ -36,14 +37,14 @@ def inventory(
     held: Collection[str] = (),
     *,
     neutron: bool = False,
-    quiet: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ()),
+    quiet: Abilities = NO_ABILITIES,
 ) -> Inventory:
     """Return the inventory.
 
     ``others`` are plans of containers on this machine that are not this service's, or whose rows are lost: their own
     CPUs and their devices are not offered. ``held`` are the addresses of the devices that this service's containers
-    hold. With ``neutron``, the networks of this host are those of Neutron. ``quiet`` are the traits, and notes, of
-    what keeps the CPUs of containers quiet.
+    hold. With ``neutron``, the networks of this host are those of Neutron. ``quiet`` tells what the host can do
+    for the CPUs of containers.
 
     Raise Misconfigured, with the name of the option, for a ratio, CPU set or trait that is invalid on every machine. If
     no CPU of a set is online, add a note to the topology instead: CPUs go offline, and the agent must still start.
@@ -65,7 +66,7 @@ def inventory(
     idle = (*_idle(specs, discovered.devices), *_unsized(specs, discovered.devices))
     left_out = (*used, *alone, *unknown, *doubles, *foreign.values())
     lacking = (*_absent(discovered, sets), *lacking_pages(discovered, kept))
-    notes = (*discovered.notes, *quiet[1], *idle, *left_out, *lacking)
+    notes = (*discovered.notes, *quiet.notes, *idle, *left_out, *lacking)
     notes = tuple(map(ranges.cleaned, notes))  # a name of a file may have any bytes
     topology = replace(discovered, devices=offered, notes=notes).configured(
         reserved_cpus=sets["reserved_host_cpus"] or NO_CPUS,
@@ -90,7 +91,7 @@ def inventory(
         "os_type": facts.os_type,
         "os": facts.os,
         "kernel_version": facts.kernel_version,
-        "traits": sorted(_traits(conf, discovered, facts, neutron=neutron) | quiet[0]),
+        "traits": sorted(_traits(conf, discovered, facts, neutron=neutron) | quiet.traits),
     }
     return Inventory(topology, columns)
 

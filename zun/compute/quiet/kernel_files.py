@@ -44,9 +44,7 @@ class Kind(StrEnum):
 
     def written(self, value: str) -> str:
         """Return a normal value in the form of the file."""
-        if self is not Kind.MAP:
-            return value
-        return cpu_map(CpuSet(value))
+        return cpu_map(CpuSet(value)) if self is Kind.MAP else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,6 @@ class Change:
     before: str
     written: tuple[str, ...]
     seen: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "before": self.before, "written": self.written, "seen": self.seen}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Change:
@@ -133,12 +128,12 @@ class KernelFiles:
             self._keep({path: each for path, each in changes.items() if {*each.written} != {each.before}})
         failed: dict[str, str] = {}
         for setting, present, value in due:
-            reason = None if present == value else self._write(setting, value)
-            left = self._present(setting)
-            if reason is None and left != value:
-                reason = f"it has {left} after {value} was written"
-            if reason is not None:
-                failed[setting.path] = reason
+            left: str | None = present
+            if present != value:
+                reason = self._write(setting, value)
+                left = self._present(setting)
+                if left != value:
+                    failed[setting.path] = reason or f"it has {left} after {value} was written"
             before = changes.pop(setting.path).before
             if left is not None and left != before:
                 changes[setting.path] = Change(setting.kind, before, (left,), setting.seen)
@@ -169,9 +164,8 @@ class KernelFiles:
         """Remember the changes, on disk first."""
         if changes == self.changed:
             return
-        files = {path: each.to_dict() for path, each in changes.items()}
         self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(self._record, orjson.dumps({"boot": self._tree.text(BOOT_ID), "files": files}))
+        write_whole(self._record, orjson.dumps({"boot": self._tree.text(BOOT_ID), "files": changes}))
         self._changes = changes
 
     def _recorded(self) -> dict[str, Change]:

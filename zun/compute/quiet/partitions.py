@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,9 @@ LOG = logging.getLogger(__name__)
 
 _TOP = "sys/fs/cgroup"
 _SECONDS = 30
+KIND = "cpuset.cpus.partition"
 MEMBER = "member"
+"""The content of ``KIND`` of a group that is no partition."""
 
 Control = Callable[..., None]
 """Runs systemctl with words. Raises OSError if it fails."""
@@ -66,7 +68,7 @@ class Partitions:
             return "the host has no control groups of version 2 with the cpuset controller"
         if cgroup_driver != "systemd":
             return f"the engine makes control groups by {cgroup_driver or 'an unknown driver'}, not by systemd"
-        if not any(self._top.glob("*.slice/cpuset.cpus.partition")):
+        if not any(self._top.glob(f"*.slice/{KIND}")):
             return "no slice has a file cpuset.cpus.partition: switch the cpuset controller on for slices"
         return None
 
@@ -77,8 +79,8 @@ class Partitions:
         """
         names = {slice_of(uuid): uuid for uuid in wanted}
         failed: dict[str, str] = {}
-        for name in self._there():
-            if name not in names:
+        for name in self._tree.folders(_TOP):
+            if name.startswith(PARTITION) and name not in names:
                 try:
                     self._end(name)
                 except OSError as exc:
@@ -92,36 +94,29 @@ class Partitions:
                 failed[uuid] = why
         return failed
 
-    def _there(self) -> Iterator[str]:
-        yield from sorted(each.name for each in self._top.glob(f"{PARTITION}*.slice") if each.is_dir())
-
     def _make(self, name: str, partition: Partition) -> str | None:
         """Let the slice be this partition. Return what the kernel says instead, or None."""
-        folder, cpus = self._top / name, str(partition.cpus)
-        if not folder.is_dir() or self._read(name, "cpuset.cpus") != cpus:
-            self._control("set-property", "--runtime", name, f"AllowedCPUs={cpus}")
+        file = self._top / name / KIND
+        if self._tree.cpu_list(f"{_TOP}/{name}/cpuset.cpus") != partition.cpus:
+            self._control("set-property", "--runtime", name, f"AllowedCPUs={partition.cpus}")
             self._control("start", name)
-        if self._read(name, "cpuset.cpus.partition") != partition.kind:
-            (folder / "cpuset.cpus.partition").write_text(partition.kind)
-        said, reached = self._read(name, "cpuset.cpus.partition"), self._read(name, "cpuset.cpus.effective")
-        if (said, reached) == (partition.kind, cpus):
+        if self._read(name, KIND) != partition.kind:
+            file.write_text(partition.kind)
+        said, reached = self._read(name, KIND), self._tree.cpu_list(f"{_TOP}/{name}/cpuset.cpus.effective")
+        if (said, reached) == (partition.kind, partition.cpus):
             return None
         if said != partition.kind:  # an invalid partition would lose its CPUs when its group is removed
             with contextlib.suppress(OSError):
-                (folder / "cpuset.cpus.partition").write_text(MEMBER)
-        return f"its partition of CPUs {cpus} is '{said}' on CPUs {reached or 'none'}"
+                file.write_text(MEMBER)
+        return f"its partition of CPUs {partition.cpus} is '{said}' on CPUs {reached or 'none'}"
 
     def _end(self, name: str) -> None:
         """Return the CPUs of a slice to everybody, and remove the slice once nothing runs in it."""
-        if self._read(name, "cpuset.cpus.partition") != MEMBER:
-            (self._top / name / "cpuset.cpus.partition").write_text(MEMBER)
+        if self._read(name, KIND) != MEMBER:
+            (self._top / name / KIND).write_text(MEMBER)
         if "populated 0" in self._read(name, "cgroup.events"):
             self._control("stop", name)
             self._control("revert", name)
 
     def _read(self, name: str, file: str) -> str:
-        text = self._tree.text(f"{_TOP}/{name}/{file}") or ""
-        if file.startswith("cpuset.cpus") and not file.endswith("partition"):
-            with contextlib.suppress(ValueError):
-                return str(CpuSet(text))
-        return text
+        return self._tree.text(f"{_TOP}/{name}/{file}") or ""

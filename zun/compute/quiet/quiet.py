@@ -9,7 +9,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from oslo_config import cfg
 
@@ -33,8 +33,18 @@ FIXED = "fixed"
 _IRQ = "proc/irq/"
 
 
+class Abilities(NamedTuple):
+    """The traits of what a host can do for the CPUs of containers, and notes on what it cannot."""
+
+    traits: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+NO_ABILITIES = Abilities()
+
+
 class Quiet(Protocol):
-    """What keeps the CPUs of containers quiet."""
+    """Keeps interrupts, processes of the host, changes of the clock and deep sleep off the CPUs of containers."""
 
     def settle(self, *, thorough: bool = False) -> None:
         """Give the kernel what the claims of this moment ask for, and what they ask for no more its own values back.
@@ -43,11 +53,8 @@ class Quiet(Protocol):
         Failures are logged: they must stop no container.
         """
 
-    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return the traits of what this host can do for each of ``cpus``, and notes on what it cannot.
-
-        ``cgroup_driver`` is what makes the control groups of containers.
-        """
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> Abilities:
+        """Return what this host can do for each of ``cpus``. ``cgroup_driver`` makes the engine's control groups."""
 
     def problem(self, uuid: str) -> str | None:
         """Return what is wrong with the partition of a container since the last ``settle``, or None."""
@@ -65,8 +72,8 @@ class NoQuiet:
     def settle(self, *, thorough: bool = False) -> None:
         pass
 
-    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
-        return frozenset(), ()
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> Abilities:
+        return NO_ABILITIES
 
     def problem(self, uuid: str) -> str | None:
         return None
@@ -83,8 +90,6 @@ class QuietKernel:
         *,
         interrupts: str = Interrupts.AWAY,
         offered: Mapping[str, Profile] | None = None,
-        irqbalance: Irqbalance | None = None,
-        partitions: Partitions | None = None,
     ) -> None:
         """``claims`` returns the claims of this moment, ``interrupts`` is the option, ``offered`` the profiles."""
         self._root, self._tree = root, Tree(root)
@@ -92,8 +97,8 @@ class QuietKernel:
         self._claims = claims
         self._option = interrupts
         self._profiles = offered or {}
-        self._irqbalance = irqbalance or Irqbalance(root / "proc/net/unix")
-        self._partitions = partitions or Partitions(root)
+        self._irqbalance = Irqbalance(root / "proc/net/unix")
+        self._partitions = Partitions(root)
         self._broken: dict[str, str] = {}
         self._turn = threading.Lock()
         self._settled: Sequence[Claimed] | None = None
@@ -124,32 +129,33 @@ class QuietKernel:
         self._broken = broken
 
     def _settle(self, claims: Sequence[Claimed]) -> None:
-        known = self._files.changed.get(rules.DEFAULT_AFFINITY)
         if not claims and not self._files.changed:
             return
+        known = self._files.changed.get(rules.DEFAULT_AFFINITY)
         before = NO_CPUS if known is None else CpuSet(known.before) - CpuSet(known.written[-1])
         machine = self._machine(claims)
         settings = list(rules.power_settings(claims, self._profiles, machine))
         away = NO_CPUS
         if self._option != FIXED:
-            default = Interrupts(self._option)
-            away = rules.quiet_cpus(claims, default)
-            settings += rules.interrupt_settings(claims, default, machine)
+            away = rules.quiet_cpus(claims, Interrupts(self._option))
+            settings += rules.interrupt_settings(claims, away, machine)
         failed = self._files.settle(settings)
         self._irqbalance.ban(away, before)
-        stuck = {int(path.removeprefix(_IRQ).partition("/")[0]): why for path, why in failed.items() if _of_irq(path)}
-        self._tell(failed)
-        self.stuck = {irq: f"{self._name(irq)}: {why}" for irq, why in sorted(stuck.items())}
+        if failed != self._failed:
+            self._tell(failed)
 
     def _tell(self, failed: Mapping[str, str]) -> None:
-        """Log what could not be changed, once."""
-        for path, why in sorted(failed.items() - self._failed.items()):
-            if _of_irq(path):
-                irq = path.removeprefix(_IRQ).partition("/")[0]
-                LOG.info("Interrupt %s (%s) cannot be moved: %s", irq, self._name(int(irq)), why)
-            else:
+        """Keep the interrupts that could not be moved, and log once what could not be changed."""
+        stuck = {}
+        for path, why in sorted(failed.items()):
+            irq, new = _irq_of(path), self._failed.get(path) != why
+            if irq is not None:
+                stuck[irq] = f"{self._name(irq)}: {why}"
+                if new:
+                    LOG.info("Interrupt %d cannot be moved: %s", irq, stuck[irq])
+            elif new:
                 LOG.warning("/%s could not be changed: %s", path, why)
-        self._failed = failed
+        self.stuck, self._failed = dict(sorted(stuck.items())), failed
 
     def _name(self, irq: int) -> str:
         """Return the devices of an interrupt, as the kernel names them."""
@@ -183,7 +189,7 @@ class QuietKernel:
         if line := self._tree.number(f"{folder}/irq"):
             yield line
 
-    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    def abilities(self, cpus: Collection[int], cgroup_driver: str) -> Abilities:
         can, notes = set(), []
         if self._partitions.problem(cgroup_driver) is None:
             can.add(traits.CPU_PARTITIONS)
@@ -198,7 +204,7 @@ class QuietKernel:
                 can.add(traits.of_profile(profile.name))
             else:
                 notes.append(f"power profile {profile.name} is not offered: {why}")
-        return frozenset(can), tuple(notes)
+        return Abilities(frozenset(can), tuple(notes))
 
 
 def quiet_of(
@@ -219,5 +225,7 @@ def quiet_of(
     return QuietKernel(Path(root), record, claims, interrupts=conf.compute.interrupts, offered=offered)
 
 
-def _of_irq(path: str) -> bool:
-    return path.startswith(_IRQ) and path != rules.DEFAULT_AFFINITY
+def _irq_of(path: str) -> int | None:
+    """Return the interrupt that ``proc/irq/24/smp_affinity_list`` is of, None for another file."""
+    number = path.removeprefix(_IRQ).partition("/")[0]
+    return int(number) if path.startswith(_IRQ) and number.isdecimal() else None

@@ -7,7 +7,7 @@ and ABI/testing/sysfs-devices-power of the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,7 +23,8 @@ DEFAULT_AFFINITY = "proc/irq/default_smp_affinity"
 WORKERS = "sys/devices/virtual/workqueue/cpumask"
 """The CPUs of kernel workers that belong to no CPU."""
 WORKERS_ASKED = "sys/devices/virtual/workqueue/cpumask_requested"
-"""The same without what the kernel itself leaves out, as CPUs of isolated partitions. Since Linux 6.7."""
+"""The mask that was last written to ``WORKERS``, which itself lacks the CPUs of isolated partitions. Since Linux 6.7.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the machine has now. ``irqs`` are the numbers of the device interrupts, ``of_device`` by PCI address.
+    """Facts of the machine. ``irqs`` are the numbers of its device interrupts, ``of_device`` those of each PCI address.
 
     ``clocks`` maps CPU -> the folder that sets its clock; several CPUs may have one clock. ``latencies`` maps CPU ->
     name of a sleep state -> microseconds until the CPU runs again.
@@ -76,15 +77,15 @@ def own_interrupts(claims: Iterable[Claimed], machine: Machine) -> dict[int, Cpu
     }
 
 
-def interrupt_settings(claims: Collection[Claimed], default: Interrupts, machine: Machine) -> Iterator[Setting]:
-    """Yield the settings that keep interrupts and kernel workers off the CPUs of ``claims``.
+def interrupt_settings(claims: Iterable[Claimed], away: CpuSet, machine: Machine) -> Iterator[Setting]:
+    """Yield the settings that keep interrupts and kernel workers off the CPUs ``away``, those of ``quiet_cpus``.
 
     If no CPU of an interrupt is left, it goes to all others. If containers have every CPU of the machine, interrupts
     stay, because they must arrive somewhere.
     """
-    away, own = quiet_cpus(claims, default), own_interrupts(claims, machine)
     if not away:
         return
+    own = own_interrupts(claims, machine)
     off = partial(_off, away & machine.online, machine.online - away)
     yield Setting(DEFAULT_AFFINITY, Kind.MAP, off)
     for irq in machine.irqs:
@@ -110,10 +111,11 @@ def partitions(claims: Iterable[Claimed]) -> dict[str, Partition]:
     """
     found: dict[str, Partition] = {}
     for each in claims:
-        if each.wishes.partitioned and each.wishes.cpu_partition is not None:
+        kind = each.wishes.partition
+        if kind is not None:
             before = found.get(each.uuid)
             cpus = each.all_cpus if before is None else each.all_cpus | before.cpus
-            found[each.uuid] = Partition(cpus, each.wishes.cpu_partition)
+            found[each.uuid] = Partition(cpus, kind)
     return found
 
 

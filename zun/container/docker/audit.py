@@ -168,7 +168,7 @@ def activity(root: Path, tids: Iterable[int], group: Path | None) -> Activity:
     """
     switches, migrations = {}, {}
     for tid in tids:
-        with suppress(OSError, ValueError):  # the thread has ended, or this kernel has no such file
+        with suppress(OSError, ValueError):  # the thread ended, or the kernel has no /proc/PID/sched
             switches[tid] = int(_value(_status(root / "proc", tid), b"nonvoluntary_ctxt_switches:"))
             found = _MIGRATIONS.search(text_of(root / "proc" / str(tid) / "sched"))
             if found is not None:
@@ -268,7 +268,7 @@ def parents(root: Path, mount: CgroupMount, group: str) -> Iterator[ParentGroup]
             continue
         yield ParentGroup("/" + str(directory.relative_to(root)), *limits)
         with suppress(FileNotFoundError):
-            if (directory / "cpuset.cpus.partition").read_text().strip() in ("root", "isolated") and steps.parts:
+            if (directory / "cpuset.cpus.partition").read_text().strip() in ("root", "isolated"):
                 return
 
 

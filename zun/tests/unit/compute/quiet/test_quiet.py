@@ -12,7 +12,7 @@ from zun.compute.quiet import profiles, rules
 from zun.compute.quiet.irqbalance import Irqbalance
 from zun.compute.quiet.quiet import QuietKernel
 from zun.compute.quiet.rules import Claimed, Machine
-from zun.objects.wishes import Interrupts, Wishes
+from zun.objects.wishes import Wishes
 from zun.tests.unit.compute.quiet.kernels import made, values, write
 from zun.topology import CpuSet
 from zun.topology.files import Tree
@@ -201,7 +201,7 @@ def test_traits_of_wishes_keep_a_request_from_other_hosts():
 def test_offline_cpu_of_an_own_card_leaves_the_interrupt_to_others():
     machine = Machine(CpuSet("0-5"), CpuSet("26"), {CARD: CpuSet("26")})
     settings = {each.path: each for each in rules.interrupt_settings(
-        [claim("6-7", (CARD,), interrupts="own"), claim("2")], Interrupts.AWAY, machine)}  # fmt: skip
+        [claim("6-7", (CARD,), interrupts="own"), claim("2")], CpuSet("2,6-7"), machine)}  # fmt: skip
     assert settings["proc/irq/26/smp_affinity_list"].wanted("0-5") == "0-1,3-5"
 
 
