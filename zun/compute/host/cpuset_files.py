@@ -33,7 +33,7 @@ _GENERATION = "generation"
 
 
 class Driver(Lifecycle, Inspector, Protocol):
-    """What sends signals to containers."""
+    """The capabilities that a signal needs: to see whether a container runs, and to send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,15 @@ class CpusetFiles:
     def __init__(self, folder: pathlib.Path | None, driver: Driver) -> None:
         self._folder = folder
         self._driver = driver
+        self._said: dict[str, Told] = {}
+        """Uuid -> the content of a file after which no signal is due. Others are read anew."""
 
     def prepare(self, uuid: str, told: Told) -> list[RuntimeMount]:
         """Write the file of a container that does not run, and return its mount: none if this fails."""
         if self._folder is None:
             return []
         seen = self._folder / uuid / "seen"
+        self._said.pop(uuid, None)
         try:
             seen.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._folder.chmod(0o700)
@@ -90,12 +93,17 @@ class CpusetFiles:
         ``containers`` are those with a folder: uuid, what it is told, and the signal that it wants after a change.
         """
         for uuid, told, signal in containers:
+            if self._said.get(uuid) == told:
+                continue
             assert self._folder is not None
             due = self._folder / uuid / "due"
             try:
                 self._replace(self._folder / uuid / "seen" / NAME, told, None if signal is None else due)
-                if due.exists() and (signal is None or self._sent(uuid, signal)):
+                if due.exists():
+                    if signal is not None and not self._sent(uuid, signal):
+                        continue
                     due.unlink(missing_ok=True)
+                self._said[uuid] = told
             except FileNotFoundError:
                 continue  # it is being removed
             except (OSError, exceptions.ZunError) as exc:
@@ -103,6 +111,7 @@ class CpusetFiles:
 
     def remove(self, uuid: str) -> None:
         """Remove the folder of a container that is gone, if it has one."""
+        self._said.pop(uuid, None)
         if self._folder is not None:
             try:
                 shutil.rmtree(self._folder / uuid)
