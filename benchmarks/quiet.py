@@ -83,7 +83,7 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What happened on the CPUs of the program in the time."""
+    """The disturbances of the program in one measurement, on its CPUs."""
 
     mode: str
     cpus: str

@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write files of the service's own so that a reader, or a run after a crash, sees the old content or the new one."""
+"""Files of the service's own below ``state_path``.
+
+They are written so that a reader, or a run after a crash, sees the old content or the new one.
+"""
 
 import os
 import pathlib
 import threading
+import urllib.parse
+
+
+def place_of(state_path: str, what: str, hostname: str, suffix: str = "") -> pathlib.Path:
+    """Return the place where a host keeps ``what``, for example ``STATE_PATH/records/host-1``.
+
+    The name of the host may have any characters.
+    """
+    return pathlib.Path(state_path, what, urllib.parse.quote(hostname, safe="") + suffix)
 
 
 def write_whole(file: pathlib.Path, content: bytes, mode: int = 0o600) -> None:

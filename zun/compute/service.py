@@ -6,9 +6,7 @@ import datetime
 import functools
 import itertools
 import logging
-import pathlib
 import threading
-import urllib.parse
 from collections.abc import Callable, Collection
 
 import oslo_messaging
@@ -19,6 +17,7 @@ from oslo_utils import timeutils
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.periodic import Periodic
+from zun.common.whole_files import place_of
 from zun.compute.audit.auditor import Auditor
 from zun.compute.container.networks import Networks, Published
 from zun.compute.container.operations import CONTAINER
@@ -95,7 +94,7 @@ class ComputeService:
         )
         self._repairs: bool = conf.compute.audit_repair  # now: a value that cannot be read must not end audits later
         self._quiet = quiet_of(conf, self._host, kernel, self.tracker.claimed)
-        files = CpusetFiles(pathlib.Path(conf.state_path, "cpusets", urllib.parse.quote(self._host, safe="")), driver)
+        files = CpusetFiles(place_of(conf.state_path, "cpusets", self._host), driver)
         self._pool = SharedPool(self.tracker, driver, conf.compute.huge_page_base_memory, self._quiet, files)
         self._records = Records.of_host(conf.state_path, self._host)
         self._namesakes = Namesakes()

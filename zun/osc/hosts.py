@@ -59,8 +59,7 @@ class ShowHostTopology(command.Lister):
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
         known = (versions.LINKS_VERSION, versions.MIXED_VERSION, versions.DEVICES_VERSION)
-        offered = (each for each in known if versions.offers(manager.container, each))
-        version = next(offered, versions.PLACEMENT_VERSION)
+        version = versions.newest_offered(manager.container, *known)
         http = versions.http_at(manager.container, "appcontainer host topology show", version)
         _, document = http.json_request("GET", f"/v1/hosts/{versions.segment(name)}/topology")
         return host_map.HostMap.from_dict(document)
@@ -152,8 +151,8 @@ class AuditHost(command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         manager: Any = self.app.client_manager
-        newer = parsed_args.isolation and versions.offers(manager.container, versions.QUIET_VERSION)
-        version = versions.QUIET_VERSION if newer else versions.PLACEMENT_VERSION
+        newer = (versions.QUIET_VERSION,) if parsed_args.isolation else ()
+        version = versions.newest_offered(manager.container, *newer)
         http = versions.http_at(manager.container, "appcontainer host audit", version)
         path = f"/v1/hosts/{versions.segment(parsed_args.host)}/audit"
         _, answer = http.json_request("POST", path, body={"repair": parsed_args.repair})

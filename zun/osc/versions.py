@@ -55,6 +55,11 @@ def http_at(client: zun_client.Client, feature: str, version: api_versions.APIVe
     return http
 
 
+def newest_offered(client: zun_client.Client, *known: api_versions.APIVersion) -> api_versions.APIVersion:
+    """Return the first of the versions ``known``, newest first, that the server speaks, or else PLACEMENT_VERSION."""
+    return next((each for each in known if offers(client, each)), PLACEMENT_VERSION)
+
+
 def offers(client: zun_client.Client, version: api_versions.APIVersion) -> bool:
     """Return whether the server speaks ``version``."""
     return bool(version <= _newest(client))

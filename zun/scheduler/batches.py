@@ -63,5 +63,6 @@ class Batches(Generic[T]):
         except Exception:
             if len(items) == 1:
                 LOG.exception("%s could not be sent to host %s", self._name_of(items[0]), host)
-            for each in items if len(items) > 1 else ():
+                return
+            for each in items:
                 self._deliver(host, [each])

@@ -83,7 +83,7 @@ class Auditor:
     _open: dict[tuple[str, ...], Finding] = field(default_factory=dict)
     _readings: dict[str, Reading] = field(default_factory=dict)
     _counts: dict[str, tuple[Counts, ...]] = field(default_factory=dict)
-    """What was counted in earlier audits, of the containers that had a process at the last one."""
+    """Uuid -> the readings of earlier audits, oldest first, for containers with a process at the last audit."""
     clock: Callable[[], float] = time.monotonic
     _totals: Counter[str] = field(
         default_factory=lambda: Counter(dict.fromkeys(("audits", "repaired", *map(str, CODES)), 0))

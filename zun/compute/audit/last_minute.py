@@ -32,7 +32,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LastMinute:
-    """What came in ``seconds``. None where the kernel does not tell.
+    """The disturbances of one container in ``seconds``. A member is None if the kernel does not report it.
 
     ``switches`` counts how often the kernel took a CPU from a thread that wanted to go on, ``migrations`` how often one
     went to another CPU. ``remote_kib`` is the memory outside of its memory nodes now. ``waited_seconds`` is the time in

@@ -11,7 +11,6 @@ import json
 import logging
 import pathlib
 import threading
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
@@ -20,7 +19,7 @@ from typing import Any, Self
 from zun.common import exceptions, outages
 from zun.common.context import RequestContext, admin_context
 from zun.common.states import SETTLED, Status
-from zun.common.whole_files import write_whole
+from zun.common.whole_files import place_of, write_whole
 from zun.container.driver.facts import NO_ENGINE, EngineFacts, Facts, Store
 from zun.messaging.scheduler_api import SchedulerAPI
 from zun.objects import ComputeNode, Container
@@ -52,7 +51,7 @@ class EngineWatch:
 
     @classmethod
     def of_host(cls, hostname: str, driver: Facts, scheduler_api: SchedulerAPI, state_path: str) -> Self:
-        file = pathlib.Path(state_path, "engines", f"{urllib.parse.quote(hostname, safe='')}.json")
+        file = place_of(state_path, "engines", hostname, ".json")
         return cls(hostname, driver, scheduler_api, file)
 
     @property

@@ -8,7 +8,6 @@ only the agent's own user may read them.
 
 import logging
 import pathlib
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,7 +17,7 @@ from oslo_utils import uuidutils
 
 from zun.common.context import RequestContext
 from zun.common.states import Kind
-from zun.common.whole_files import write_whole
+from zun.common.whole_files import place_of, write_whole
 from zun.objects import Container, NetworkPort
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ class Records:
 
     @classmethod
     def of_host(cls, state_path: str, hostname: str) -> Self:
-        return cls(pathlib.Path(state_path, "records", urllib.parse.quote(hostname, safe="")))
+        return cls(place_of(state_path, "records", hostname))
 
     def keep_whole(self, context: RequestContext, container: Container) -> None:
         """Write the file of ``container`` with its ports and networks, which are read from the database."""

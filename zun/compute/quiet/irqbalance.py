@@ -34,7 +34,7 @@ class Irqbalance:
         self._sockets = sockets
         self._process: str | None = None
         self._own = NO_CPUS
-        """What irqbalance kept free of interrupts before it was first told from here."""
+        """The CPUs that irqbalance's own configuration bans: those that it had before it was first told from here."""
 
     def ban(self, cpus: CpuSet, before: CpuSet = NO_CPUS) -> bool:
         """Let irqbalance put no interrupts on ``cpus``. Return whether it was told; a failure is logged.

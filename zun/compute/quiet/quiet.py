@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -14,6 +13,7 @@ from typing import NamedTuple, Protocol
 from oslo_config import cfg
 
 from zun.common import exceptions, traits
+from zun.common.whole_files import place_of
 from zun.compute.quiet import profiles, rules
 from zun.compute.quiet.irqbalance import Irqbalance
 from zun.compute.quiet.kernel_files import KernelFiles
@@ -221,7 +221,7 @@ def quiet_of(
         raise exceptions.Misconfigured(f"[compute] power_profiles = {exc}") from None
     if root is None:
         return NoQuiet()
-    record = Path(conf.state_path, "quiet", f"{urllib.parse.quote(hostname, safe='')}.json")
+    record = place_of(conf.state_path, "quiet", hostname, ".json")
     return QuietKernel(Path(root), record, claims, interrupts=conf.compute.interrupts, offered=offered)
 
 

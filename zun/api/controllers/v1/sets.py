@@ -134,7 +134,7 @@ class Sets:
         return NO_CONTENT
 
     def _act(self, call: Call, row: Row, action: str, arguments: Mapping[str, Any]) -> Answer:
-        """Accept the action for each member whose status allows it. Raise Conflict if there is no such member."""
+        """Accept the action for each member whose status allows it. Raise Conflict if no member's status does."""
         able = db.accept(
             row["uuid"],
             action,

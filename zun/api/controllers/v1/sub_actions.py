@@ -301,9 +301,11 @@ class SubActions:
 
     def _stats(self, container: Container, given: Given, call: Call) -> Answer:
         answer = self._compute.stats(call.context, container)
-        recent = answer.get("last_minute")  # a host of an older release does not tell
-        figures = {name: value for name, value in answer.items() if name != "last_minute"}
-        return Answer(figures if call.version < microversion.QUIET else {**figures, "last_minute": recent})
+        if call.version < microversion.QUIET:
+            answer.pop("last_minute", None)
+        else:
+            answer.setdefault("last_minute", None)  # a host of an older release does not tell
+        return Answer(answer)
 
     def _commit(self, container: Container, given: Given, call: Call) -> Answer:
         reference = images.committed_name(given["repository"], given.get("tag"))
