@@ -263,7 +263,9 @@ class Engine:
         except docker_errors.NotFound:
             found = None
         if found is not None and self.owns(found["Config"]["Labels"], container.uuid):
-            return found
+            if found["Name"].lstrip("/") == name:
+                return found
+            found = None  # the engine tells of a rename before it gives up the old name (Docker 20.10.24)
         labels = [f"{LABEL_UUID}={container.uuid}", f"{LABEL_HOST}={self.settings.host_label}"]
         for entry in self.api.containers(all=True, filters={"label": labels}):
             if self._has_labels_of_image(entry, container.uuid):

@@ -222,7 +222,8 @@ def test_a_host_is_drained_and_opened_again(cloud, context, api):
     }
     assert api.get("/v1/hosts/one/drain").status == 404
     begun = api.post("/v1/hosts/one/drain", {"parallel": 1})
-    assert begun.status == 200 and [each["state"] for each in begun.json["containers"]] == ["waits", "stays"]
+    first, second = (each["state"] for each in begun.json["containers"])
+    assert begun.status == 200 and first in ("waits", "moves", "moved") and second == "stays"  # it has begun already
     answer = done(api)
     assert answer["containers"] == [{**told[0], "state": "moved"}, told[1]]
     one = services.get("one", "zun-compute")

@@ -8,7 +8,7 @@ import pytest
 
 from zun.common import exceptions
 from zun.container.docker import DockerDriver
-from zun.container.docker.client import Engine, Settings
+from zun.container.docker.client import LABEL_HOST, LABEL_UUID, Engine, Settings
 from zun.container.driver.events import RESYNC
 from zun.network.docker import DockerNetworks
 from zun.tests.unit.container.daemon import OLD, Daemon, serving
@@ -79,3 +79,18 @@ def test_lost_events_describe_the_daemon_anew(daemon: Daemon) -> None:
     stop.set()
     assert not limited()
     assert daemon.asked[-1] == "/v1.45/containers/create"
+
+
+def test_object_found_by_a_name_that_it_is_losing_gets_the_name_back(daemon: Daemon) -> None:
+    container = Sample()
+    name, labels = f"zun-{container.uuid}", {LABEL_UUID: container.uuid, LABEL_HOST: "localhost"}
+    renamed = {"Id": "it", "Name": "/elsewhere", "Config": {"Labels": labels}}
+    daemon.answers = {
+        f"/containers/{name}/json": (200, renamed),  # what Docker says between the event and the end of a rename
+        "/containers/json": (200, [{"Id": "it", "ImageID": "image", "Names": ["/elsewhere"]}]),
+        "/containers/it/rename": (204, {}),
+        "/containers/it/json": (200, {**renamed, "Name": f"/{name}"}),
+    }
+    found = Engine(Settings(daemon.url)).find(container)
+    assert found is not None and found["Name"] == f"/{name}"
+    assert "/v1.43/containers/it/rename" in daemon.asked

@@ -237,7 +237,7 @@ def test_removal_that_fails_while_it_is_awaited(daemon: Daemon) -> None:
     name = f"/containers/zun-{container.uuid}"
     labels = {"zun.host": "localhost", "zun.uuid": container.uuid}
     daemon.answers |= {
-        f"{name}/json": (200, {"Id": "abc", "Config": {"Labels": labels}}),
+        f"{name}/json": (200, {"Id": "abc", "Name": f"/zun-{container.uuid}", "Config": {"Labels": labels}}),
         "/abc/wait": (200, {"StatusCode": 0, "Error": {"Message": "device or resource busy"}}),
         "/containers/abc": (409, {"message": "Removal of container abc is already in progress"}),
     }
