@@ -204,26 +204,31 @@ def main() -> None:
     given = parser.parse_args()
     engine, machine = docker.APIClient(version="auto", timeout=PATIENCE), discover()
     results: list[Counts] = []
+
+    def told(counts: Counts) -> None:
+        results.append(counts)
+        print(
+            f"{counts.mode:26} CPUs {counts.cpus:6} interrupts {counts.interrupts:6} involuntary "
+            f"{counts.involuntary:6} switches to others {counts.others:6} ({counts.examples})",
+            flush=True,
+        )
+
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         if len(machine.isolated) > 1:
             limit = CpuSet(sorted(machine.isolated)[:2])
-            results.append(with_docker(engine, "isolcpus at boot", limit, given.seconds))
+            told(with_docker(engine, "isolcpus at boot", limit, given.seconds))
         else:
             two = CpuSet(sorted(machine.cells[0].cpus)[:2])
-            results.append(with_docker(engine, "plain Docker", two, given.seconds))
+            told(with_docker(engine, "plain Docker", two, given.seconds))
             folder = pathlib.Path(name)
-            results += with_service(engine, folder, "fixed", {"before": {}}, given.seconds)
             now = {
                 "interrupts away": {"cpu_partition": "none"},
                 "away, partition root": {"cpu_partition": "root"},
                 "away, partition isolated": {"cpu_partition": "isolated"},
             }
-            results += with_service(engine, folder, "away", now, given.seconds)
-    for each in results:
-        print(
-            f"{each.mode:26} CPUs {each.cpus:6} interrupts {each.interrupts:6} involuntary {each.involuntary:6} "
-            f"switches to others {each.others:6} ({each.examples})"
-        )
+            for option, wishes in {"fixed": {"before": {}}, "away": now}.items():
+                for counts in with_service(engine, folder, option, wishes, given.seconds):
+                    told(counts)
     if given.json is not None:
         given.json.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
 
