@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
+from zun.topology.cache_control import NO_CACHE_CONTROL, CacheControl
 from zun.topology.cells import NUMACell
 from zun.topology.cpuset import NO_CPUS, CpuSet, union
 from zun.topology.device_view import DeviceView, build_device_view
@@ -47,6 +48,8 @@ class HostTopology:
     """Size of an ordinary page."""
     devices: tuple[Device, ...] = ()
     """PCI devices, then files, then CDI names, each in order: all as discovered, or those that containers may get."""
+    cache_control: CacheControl = NO_CACHE_CONTROL
+    """What containers may have of the L3 caches and of the memory bandwidth for themselves."""
     notes: tuple[str, ...] = ()
     """Findings of discovery that an operator should know, in words."""
 
@@ -284,6 +287,7 @@ class HostTopology:
             "cpu_allocation_ratio": self.cpu_allocation_ratio,
             "ram_allocation_ratio": self.ram_allocation_ratio,
             "strategy": self.strategy,
+            **({"cache_control": self.cache_control.to_dict()} if self.cache_control else {}),
             **({"foreign": self.foreign.to_dict()} if self.foreign else {}),
         }
 
@@ -311,6 +315,8 @@ class HostTopology:
             exposed_nodes=CpuSet(record.get("exposed_nodes", "")),
             page_kib=PAGE_KIB(record.get("page_kib", 4)),
             devices=devices,
+            cache_control=CacheControl.from_dict(record["cache_control"]) if "cache_control" in record
+            else NO_CACHE_CONTROL,
             notes=tuple(map(NOTE, NOTES(record.get("notes", ())))),
             reserved=CpuSet(record.get("reserved", "")),
             dedicated_set=optional("dedicated_set"),

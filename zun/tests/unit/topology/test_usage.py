@@ -24,6 +24,7 @@ from zun.topology import (
     grade_of,
     plan,
 )
+from zun.topology.cache_control import CacheControl
 from zun.topology.devices import Device
 from zun.topology.foreign import Foreign, ForeignShare
 
@@ -297,12 +298,13 @@ def test_a_record_has_every_field():
         there, sockets=(CpuSet("0"),), page_kib=64, notes=("odd",), devices=(Device("0000:81:00.0", "1", "2", "3"),),
         reserved_memory_mib={3: 1}, cpu_allocation_ratio=4.0, ram_allocation_ratio=1.5, strategy="spread", **sets,
         foreign=Foreign({3: ForeignShare(1, 2, 3, {2048: 4})}, {3: ForeignShare(5)}, CpuSet("0-1"), 6, 7),
+        cache_control=CacheControl((cpus,), 9, 1024, 2, 80, 10, 15),
     )
     assert HostTopology.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
     untold = [each.name for each in fields(whole) if getattr(whole, each.name) == getattr(host(), each.name)]
     assert untold == ["pool_beyond"]
     share = CellShare(CpuSet("0"), 5, CpuSet("1"), {2048: 2}, 1.5, CpuSet("7"))
-    claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core")
+    claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core", cache_ways=3, memory_bandwidth=20)
     again = Plan.from_dict(json.loads(json.dumps(claim.to_dict())))
     assert (again, again.mems, again.cells[3].pages, again.cells[3].pinned) == (
         claim, CpuSet("4"), {2048: 2}, CpuSet("7")
