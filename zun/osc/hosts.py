@@ -192,7 +192,11 @@ def _last_minute(isolated: Mapping[str, Any]) -> str:
     found = isolated.get("last_minute")
     if not found:
         return ""
-    told = [f"{value} {name.replace('_', ' ')}" for name, value in found.items() if value and name != "seconds"]
+    told = [
+        f"{value} {name.replace('_', ' ')}"
+        for name, value in found.items()
+        if value and name not in ("seconds", "interrupts_by_cpu")
+    ]
     return f"{', '.join(told) or 'nothing'} in {found['seconds']:.0f} s"
 
 

@@ -19,6 +19,7 @@ from zun.common.departures import owner_of
 from zun.common.states import STEADY, Kind
 from zun.compute.audit import audit_rules
 from zun.compute.audit.audit_rules import CODES, Finding, Isolated, Layer, Planned, Verdict
+from zun.compute.audit.cache_misses import CacheMisses
 from zun.compute.audit.last_minute import Counts, LastMinute, kept, last_minute
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.operations import PATIENCE, Operations
@@ -36,6 +37,7 @@ from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.placement.ledger import Ledger
 from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
+from zun.topology.cpuset import union
 from zun.topology.interrupts import Interrupts, interrupts
 
 LOG = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Auditor:
     _readings: dict[str, Reading] = field(default_factory=dict)
     _counts: dict[str, tuple[Counts, ...]] = field(default_factory=dict)
     """Uuid -> the readings of earlier audits, oldest first, for containers with a process at the last audit."""
+    misses: CacheMisses = field(default_factory=CacheMisses)
     clock: Callable[[], float] = time.monotonic
     _totals: Counter[str] = field(
         default_factory=lambda: Counter(dict.fromkeys(("audits", "repaired", *map(str, CODES)), 0))
@@ -157,8 +160,10 @@ class Auditor:
         for uuid in self._counts.keys() - {uuid for uuid, _ in dedicated}:
             del self._counts[uuid]
         if not dedicated:
+            self.misses.close()
             return
         seen, stuck = interrupts(), self._quiet.stuck
+        misses = self.misses.counted(union(plan.dedicated_cpus for _, plan in dedicated))
         for uuid, plan in dedicated:
             cpus = plan.dedicated_cpus
             came, irqs = seen.on(cpus)
@@ -167,17 +172,20 @@ class Auditor:
             reached = grade_of(topology, plan)
             yield Isolated(
                 uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus),
-                {irq: stuck[irq] for irq in irqs if irq in stuck}, self._last_minute(uuid, cpus, seen),
+                {irq: stuck[irq] for irq in irqs if irq in stuck}, self._last_minute(uuid, cpus, seen, misses),
             )  # fmt: skip
 
-    def _last_minute(self, uuid: str, cpus: CpuSet, seen: Interrupts) -> LastMinute | None:
+    def _last_minute(
+        self, uuid: str, cpus: CpuSet, seen: Interrupts, misses: Mapping[int, int] | None
+    ) -> LastMinute | None:
         """Return what disturbed a container since an earlier audit; None without one, or without a process."""
         reading = self._readings.get(uuid)
         if reading is None:
             self._counts.pop(uuid, None)
             return None
         came = {cpu: seen.counted[cpu] for cpu in cpus if cpu in seen.counted}
-        now = Counts(self.clock(), came, reading.remote_kib, reading.throttling, reading.activity)
+        missed = None if misses is None else {cpu: misses[cpu] for cpu in cpus}
+        now = Counts(self.clock(), came, reading.remote_kib, reading.throttling, reading.activity, missed)
         earlier = kept(self._counts.get(uuid, ()), now)
         self._counts[uuid] = (*earlier, now)
         found = last_minute(earlier[0], now) if earlier else None

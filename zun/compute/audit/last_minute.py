@@ -8,7 +8,7 @@ it has is of the time between. So no difference is negative or larger than what 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from zun.container.driver.audit import Activity, Throttling
@@ -21,13 +21,17 @@ ABOUT_SECONDS = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One reading. ``at`` is in seconds of a clock that never goes back, ``interrupts`` by CPU of the container."""
+    """One reading. ``at`` is in seconds of a clock that never goes back.
+
+    ``interrupts`` and ``misses`` of the last cache are by CPU of the container.
+    """
 
     at: float
     interrupts: Mapping[int, int]
     remote_kib: int | None = None
     throttling: Throttling | None = None
     activity: Activity | None = None
+    misses: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class LastMinute:
     ``switches`` counts how often the kernel took a CPU from a thread that wanted to go on, ``migrations`` how often one
     went to another CPU. ``remote_kib`` is the memory outside of its memory nodes now. ``waited_seconds`` is the time in
     which some of its threads waited for a CPU, ``stalled_seconds`` that in which all waited.
+    ``interrupts_by_cpu`` has the CPUs to which some came.
     """
 
     seconds: float
@@ -49,19 +54,23 @@ class LastMinute:
     waited_seconds: float | None = None
     stalled_seconds: float | None = None
     llc_misses: int | None = None
+    interrupts_by_cpu: Mapping[int, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members, times with milliseconds."""
-        return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        told = {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {**told, "interrupts_by_cpu": {str(cpu): came for cpu, came in self.interrupts_by_cpu.items()}}
 
 
 def last_minute(before: Counts, now: Counts) -> LastMinute:
     """Return what came between two readings. CPUs that the container had at only one of them do not count."""
     then, since = before.activity or Activity(), now.activity or Activity()
     slow, slower = before.throttling, now.throttling
+    came = _by_cpu(before.interrupts, now.interrupts)
+    misses = None if before.misses is None or now.misses is None else _by_cpu(before.misses, now.misses)
     return LastMinute(
         now.at - before.at,
-        sum(grown(before.interrupts[cpu], count) for cpu, count in now.interrupts.items() if cpu in before.interrupts),
+        sum(came.values()),
         _of_threads(then.switches, since.switches),
         _of_threads(then.migrations, since.migrations),
         now.remote_kib,
@@ -69,7 +78,14 @@ def last_minute(before: Counts, now: Counts) -> LastMinute:
         None if slow is None or slower is None else grown(slow.seconds, slower.seconds),
         None if then.waited is None or since.waited is None else grown(then.waited, since.waited),
         None if then.stalled is None or since.stalled is None else grown(then.stalled, since.stalled),
+        None if misses is None else sum(misses.values()),
+        {cpu: count for cpu, count in came.items() if count},
     )
+
+
+def _by_cpu(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
+    """Return by how much the counters of the CPUs of both readings have grown."""
+    return {cpu: grown(before[cpu], count) for cpu, count in now.items() if cpu in before}
 
 
 def grown(before: float, now: float) -> Any:

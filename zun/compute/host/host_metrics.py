@@ -21,6 +21,7 @@ _RECENT = {
     "migrations": "How often threads of a container went to another CPU",
     "waited_seconds": "Time in which some threads of a container waited for a CPU",
     "stalled_seconds": "Time in which all threads of a container that wanted a CPU waited for one",
+    "llc_misses": "Misses of the last cache on the CPUs of a container",
 }
 """Members of ``LastMinute`` that have a metric of their own; the others have one since the start."""
 

@@ -389,6 +389,27 @@ def test_a_failing_api_is_told_and_the_map_stays(alone):
     assert alone.every("svg.map") and "database" in alone.text()
 
 
+def test_disturbed_cpus_are_marked_when_the_host_is_asked(alone):
+    answer = machines.small()
+    cpu = min(CpuSet(answer["claims"][0]["cpuset_cpus"]))
+    alone.show("zun-machine", None)
+    alone.inside("element.setAttribute('host', 'node-1')")
+    alone.script(CLIENT, answer)
+    alone.shows("database")
+    for isolation, words in (
+        ([{"last_minute": None}], "no earlier audit to compare with"),
+        ([{"last_minute": {"interrupts_by_cpu": {}}}], "No device interrupt came to a CPU"),
+        ([{"last_minute": {"interrupts_by_cpu": {str(cpu): 3}}}], f"Device interrupts came to CPUs {cpu} of"),
+    ):
+        alone.script("element.client.post = async (path) => ({body: {isolation: arguments[0]}, path})", isolation)
+        alone.click(".tools button", "Mark disturbed CPUs")
+        alone.shows(words)
+    assert state_of(alone, cpu)[1].endswith("*")
+    alone.script("element.client.post = async () => { throw {detail: 'not for you'}; }")
+    alone.click(".tools button", "Mark disturbed CPUs")
+    alone.shows("The host could not be audited: not for you")
+
+
 def test_the_size_can_be_chosen(alone):
     alone.show("zun-machine", machines.small())
     height = alone.inside('root.querySelector(".map").getAttribute("height")')

@@ -418,6 +418,8 @@ def test_last_minute_is_told_from_the_second_audit_on(cloud, context, driver, de
     clock, came = [100.0], dict.fromkeys(range(8), 10)
     monkeypatch.setattr(auditor, "interrupts", lambda: Interrupts(dict(came), {}))
     cloud.agents["one"].auditor.clock = lambda: clock[0]
+    misses = cloud.agents["one"].auditor.misses
+    monkeypatch.setattr(misses, "counted", lambda cpus: {cpu: 10 * came[cpu] for cpu in cpus})
 
     def recent():
         (found,) = audit(cloud, context)["isolation"]
@@ -430,7 +432,8 @@ def test_last_minute_is_told_from_the_second_audit_on(cloud, context, driver, de
     driver.kernel.activity[dedicated.uuid] = Activity({1: 8, 2: 1}, {1: 1}, 1.25, 0.0)
     assert recent() == {
         "seconds": 60.0, "interrupts": 2, "switches": 4, "migrations": 0, "remote_kib": 0, "throttled_periods": None,
-        "throttled_seconds": None, "waited_seconds": 0.25, "stalled_seconds": 0.0, "llc_misses": None,
+        "throttled_seconds": None, "waited_seconds": 0.25, "stalled_seconds": 0.0, "llc_misses": 20,
+        "interrupts_by_cpu": dict.fromkeys(map(str, CpuSet(dedicated.cpuset["cpuset_cpus"])), 1),
     }  # fmt: skip
     assert cloud.compute_api.stats(context, dedicated)["last_minute"]["switches"] == 4
     assert cloud.compute_api.stats(context, shared)["last_minute"] is None

@@ -44,6 +44,7 @@ export function readMachine(topology, before = null) {
         cpus: readCpus(topology, cells, claims),
         devices: (topology.devices || []).map((entry) => readDevice(entry, claims)),
         foreign: topology.foreign || [],
+        disturbed: new Map(),
     };
     for (const cell of cells) {
         cell.memory = readMemory(cell, machine);
@@ -273,8 +274,19 @@ function bothWords(words) {
     return {words, short: words};
 }
 
+/** Read an answer of `POST /v1/hosts/{host}/audit`: CPU -> device interrupts of the last minute. Null if none is told. */
+export function readDisturbed(audit) {
+    const told = (audit.isolation || []).map((each) => each.last_minute?.interrupts_by_cpu).filter(Boolean);
+    return told.length ? new Map(told.flatMap(Object.entries).map(([cpu, came]) => [Number(cpu), came])) : null;
+}
+
 /** Return the words for the state of one CPU: `held by A db`, `reserved for the host`. */
 export function stateText(machine, each) {
+    const came = machine.disturbed.get(each.cpu);
+    return holderText(machine, each) + (came ? `, disturbed by ${count(came, "device interrupt")} in a minute` : "");
+}
+
+function holderText(machine, each) {
     const names = each.claims.map((index) => `${machine.claims[index].label} ${machine.claims[index].title}`);
     if (each.state === "held") {
         return `held by ${names[0]}${each.isolated ? ", isolated by the kernel" : ""}`;
@@ -291,6 +303,9 @@ export function stateText(machine, each) {
 /** Return the mark that the map shows beside the number of a CPU: the label of its holder, or that of its state. */
 export function markOf(machine, each) {
     const labels = each.claims.map((index) => machine.claims[index].label);
+    if (machine.disturbed.has(each.cpu) && each.state === "held") {
+        return `${labels[0]}*`;
+    }
     return {held: labels[0], twice: labels.slice(0, 2).join("!")}[each.state] ?? STATES[each.state].mark;
 }
 

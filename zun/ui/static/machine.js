@@ -11,7 +11,7 @@ import {watch} from "./live.js";
 import {look, sheet} from "./look.js";
 import {boxesOf, claimsOf, densityOf, layOut, levelsOf, step, DENSITIES} from "./machine-layout.js";
 import {mapFile, mapStyle, mapTemplate} from "./machine-map.js";
-import {claimRows, details, foreignText, readMachine} from "./machine-model.js";
+import {claimRows, details, foreignText, readDisturbed, readMachine} from "./machine-model.js";
 import {THEME, count, cpuList, lightDark, mibText} from "./words.js";
 
 const STYLE = sheet(`
@@ -78,6 +78,8 @@ export class ZunMachine extends HTMLElement {
     #layout = null;
     #density = "";
     #problem = "";
+    #disturbed = new Map(); // as of the last audit that was asked for
+    #audited = ""; // what it said, in words
     #opened = false; // whether the tables of cells and devices are
     #hovered = null;
     #pinned = null;
@@ -113,6 +115,9 @@ export class ZunMachine extends HTMLElement {
     set data(topology) {
         this.#data = topology;
         this.#machine = topology ? readMachine(topology, this.#machine) : null;
+        if (this.#machine) {
+            this.#machine.disturbed = this.#disturbed;
+        }
         this.#problem = "";
         this.#draw();
     }
@@ -130,6 +135,7 @@ export class ZunMachine extends HTMLElement {
 
     attributeChangedCallback(name, before, now) {
         if (before !== now && before !== null) {
+            [this.#disturbed, this.#audited] = [new Map(), ""];
             Object.assign(this, {data: null});
             this.#pinned = this.#hovered = this.#focused = this.#stop = null;
         }
@@ -226,9 +232,15 @@ export class ZunMachine extends HTMLElement {
                             ${Object.keys(DENSITIES).map((name) => html`<option value=${name}>${name}</option>`)}
                         </select>
                     </label>
+                    ${
+                        this.#client
+                            ? html`<button class="small" @click=${() => this.#audit()}>Mark disturbed CPUs</button>`
+                            : nothing
+                    }
                     <button class="small" @click=${() => this.#save()}>Save as SVG</button>
                 </div>
             </div>
+            <p role="status">${this.#audited}</p>
             <div class="view">
                 <div>
                     <div class="stage" @pointerover=${this.#over} @pointerleave=${this.#leave} @click=${this.#click}
@@ -289,6 +301,33 @@ export class ZunMachine extends HTMLElement {
 
     #choose(density) {
         this.#density = density;
+        this.#draw();
+    }
+
+    /** Ask the host which CPUs of containers device interrupts came to, and mark them. */
+    async #audit() {
+        const host = this.getAttribute("host");
+        let found;
+        try {
+            found = readDisturbed((await this.#client.post(`/v1/hosts/${encodeURIComponent(host)}/audit`)).body);
+        } catch (error) {
+            this.#audited = `The host could not be audited: ${error.detail || error.message || error}`;
+            this.#draw();
+            return;
+        }
+        if (host !== this.getAttribute("host")) {
+            return;
+        }
+        this.#disturbed = found ?? new Map();
+        const cpus = cpuList([...this.#disturbed.keys()]);
+        this.#audited = found
+            ? cpus
+                ? `Device interrupts came to CPUs ${cpus} of containers in the last minute; they are marked with *.`
+                : "No device interrupt came to a CPU of a container in the last minute."
+            : "The host has no earlier audit to compare with. Ask again in a minute.";
+        if (this.#machine) {
+            this.#machine.disturbed = this.#disturbed;
+        }
         this.#draw();
     }
 

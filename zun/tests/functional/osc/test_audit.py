@@ -129,7 +129,10 @@ def test_isolation_of_a_newer_service_names_stuck_interrupts():
     ("found", "text"),
     [
         (None, ""),
-        ({"seconds": 60.2, "interrupts": 3, "switches": 12, "llc_misses": None}, "3 interrupts, 12 switches in 60 s"),
+        (
+            {"seconds": 60.2, "interrupts": 3, "switches": 12, "llc_misses": None, "interrupts_by_cpu": {"4": 3}},
+            "3 interrupts, 12 switches in 60 s",
+        ),
         ({"seconds": 59.6, "interrupts": 0, "waited_seconds": 0.0}, "nothing in 60 s"),
     ],
 )

@@ -13,13 +13,22 @@ def activity(switches=None, migrations=None, waited=None, stalled=None):
     return Activity(switches, migrations, waited, stalled)
 
 
+def came(by_cpu):
+    return LastMinute(60, sum(by_cpu.values()), interrupts_by_cpu=by_cpu)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        pytest.param(Counts(0, {2: 5, 3: 1}), Counts(60, {2: 7, 3: 1}), LastMinute(60, 2), id="interrupts"),
-        pytest.param(Counts(0, {2: 5}), Counts(60, {2: 6, 3: 900}), LastMinute(60, 1), id="grown-by-a-cpu"),
+        pytest.param(Counts(0, {2: 5, 3: 1}), Counts(60, {2: 7, 3: 1}), came({2: 2}), id="interrupts"),
+        pytest.param(Counts(0, {2: 5}), Counts(60, {2: 6, 3: 900}), came({2: 1}), id="grown-by-a-cpu"),
         pytest.param(Counts(0, {2: 5, 3: 9}), Counts(60, {3: 9}), LastMinute(60, 0), id="shrunk-by-a-cpu"),
-        pytest.param(Counts(0, {2: 500}), Counts(60, {2: 3}), LastMinute(60, 3), id="cpu-was-offline"),
+        pytest.param(Counts(0, {2: 500}), Counts(60, {2: 3}), came({2: 3}), id="cpu-was-offline"),
+        pytest.param(
+            Counts(0, {}, misses={2: 5, 3: 9}), Counts(60, {}, misses={2: 8, 4: 700}), LastMinute(60, 0, llc_misses=3),
+            id="misses-of-the-cpu-that-it-kept",
+        ),
+        pytest.param(Counts(0, {}, misses={2: 5}), Counts(60, {}), LastMinute(60, 0), id="misses-not-told-now"),
         pytest.param(
             Counts(0, {}, 8, Throttling(3, 1.5)), Counts(61, {}, 4, Throttling(5, 2.0)),
             LastMinute(61, 0, remote_kib=4, throttled_periods=2, throttled_seconds=0.5), id="memory-and-limits",
@@ -58,15 +67,17 @@ TIMES = st.none() | st.floats(0, 1e9)
 READINGS = st.builds(
     Counts, st.just(0.0), st.dictionaries(st.integers(0, 4), NUMBERS), st.none() | NUMBERS,
     st.none() | st.builds(Throttling, NUMBERS, st.floats(0, 1e9)),
-    st.none() | st.builds(Activity, THREADS, THREADS, TIMES, TIMES),
+    st.none() | st.builds(Activity, THREADS, THREADS, TIMES, TIMES), THREADS,
 )  # fmt: skip
 
 
 @given(READINGS, READINGS)
 def test_no_difference_is_negative_or_more_than_is_shown(before, now):
     found = last_minute(before, now)
-    assert all(value is None or value >= 0 for value in dataclasses.astuple(found))
-    assert found.interrupts <= sum(now.interrupts.values())
+    *amounts, by_cpu = dataclasses.astuple(found)
+    assert all(value is None or value >= 0 for value in amounts)
+    assert found.interrupts == sum(by_cpu.values()) <= sum(now.interrupts.values())
+    assert found.llc_misses is None or found.llc_misses <= sum(now.misses.values())
     shown = now.activity or Activity()
     assert found.switches is None or found.switches <= sum(shown.switches.values())
     assert found.migrations is None or found.migrations <= sum(shown.migrations.values())
