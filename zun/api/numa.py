@@ -29,6 +29,8 @@ def placement(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     asked = {name: given[name] for name in (*FIELDS, *MIXED_FIELDS, *QUIET_FIELDS) if given.get(name) is not None}
     policy = given.get("cpu_policy")
+    if "cache_ways" in asked and "cache_mib" in asked:
+        raise _refusal("cache_mib", "it says the same as cache_ways in another unit; leave one of both out")
     if policy == CPUPolicy.MIXED:
         return _mixed(given, asked)
     for name in MIXED_FIELDS:

@@ -161,6 +161,13 @@ class Container(Noun):
     cpuset_signal: Annotated[
         str | None, "The signal to its first process after a change of its CPUs.", _WANTED, Asked(since=51), _QUIET
     ]
+    cache_ways: Annotated[
+        int | None, "The ways that it has for itself of each L3 of its own CPUs.", _WANTED, Asked(since=51), _QUIET
+    ]
+    cache_mib: Annotated[int | None, "The same, in MiB.", _WANTED, Asked(since=51), _QUIET]
+    memory_bandwidth: Annotated[
+        int | None, "Percent of the memory bandwidth that it has of each such cache.", _WANTED, Asked(since=51), _QUIET
+    ]
     set_uuid: Annotated[str | None, "The set that it is a member of.", _ID, Shown(since=50), Sent("1.7")]
     links: Annotated[list[dict[str, str]], "Where the API has it.", LINKS, OPTIONAL, Shown()]
 

@@ -35,6 +35,9 @@ ASKED_AS: Mapping[str, str] = {
     "page_size": "mem_page_size",
     "isolation": "cpu_isolation",
     "dedicated_cpus": "dedicated_cpus",
+    "cache_ways": "cache_ways",
+    "cache_mib": "cache_mib",
+    "memory_bandwidth": "memory_bandwidth",
 }
 
 

@@ -270,6 +270,21 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "help": "Send this signal, for example SIGHUP, to the container's first process after a resize or a move has "
         "changed its CPUs. The file /run/zun/cpuset.json in the container has the new ones then.",
     },
+    "cache_ways": {
+        "metavar": "<ways>",
+        "type": int,
+        "help": "Ways of each L3 cache that its own CPUs use, for the container alone (1.51, as the next two).",
+    },
+    "cache_mib": {
+        "metavar": "<MiB>",
+        "type": int,
+        "help": "The same in MiB, rounded up to whole ways of the host.",
+    },
+    "memory_bandwidth": {
+        "metavar": "<percent>",
+        "type": int,
+        "help": "Percent of the memory bandwidth of each such cache.",
+    },
     "mem_page_size": {
         "metavar": "{small,large,any,<KiB>}",
         "type": _page_size,

@@ -335,6 +335,12 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
         conditions.append(f"with pages of {size} KiB" if isinstance(size, int) else f"with {size} pages")
     if nearest.numa_affinity != wanted.numa_affinity:
         conditions.append(f"with NUMA affinity {nearest.numa_affinity}")
+    if wanted.wants_cache and not nearest.wants_cache:
+        conditions.append("without a part of the L3 caches")
+    else:
+        for name, unit in (("cache_ways", "ways"), ("cache_mib", "MiB"), ("memory_bandwidth", "% memory bandwidth")):
+            if getattr(nearest, name) != getattr(wanted, name):
+                conditions.append(f"with {getattr(nearest, name)} {unit} of each L3 cache")
     conditions += _device_conditions(nearest, wanted)
     told = "".join(f" {condition}" for condition in conditions)
     asked = amounts.cpus(amounts.text(nearest.cpus))
@@ -473,7 +479,7 @@ def _changes(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: 
             continue
         if fits(host, replace(spec, placement=change.request)):
             after = _fields(change.request)
-            differing = {name: value for name, value in after.items() if value != before[name]}
+            differing = {name: after.get(name) for name in {**before, **after} if after.get(name) != before.get(name)}
             if differing:  # the API has no fields for some conditions
                 yield {"dimension": str(change.dimension), "change": differing}
 
@@ -503,8 +509,9 @@ def _size(wanted: PlacementRequest, change: Mapping[str, Any]) -> tuple[float, .
         return (abs(fields["numa_nodes"] - wanted.numa_nodes), -fields["numa_nodes"])
     if dimension == Dimension.ISOLATION:
         return (-[*Isolation].index(Isolation(fields["cpu_isolation"])),)
-    if dimension == Dimension.PAGES:
-        return (-(fields["mem_page_size"] or 0),)
+    if dimension in (Dimension.PAGES, Dimension.CACHE, Dimension.BANDWIDTH):
+        (value,) = fields.values()
+        return (-(value or 0),)
     return ()
 
 

@@ -110,7 +110,7 @@ def _key(claim: Plan) -> tuple[object, ...]:
         for node, share in claim.cells.items()
     ])
     mems = str(claim.mems) if claim.mems.mask != sum(1 << node for node in claim.cells) else None
-    return (claim.cpu_policy, claim.isolation, claim.whole_cores, mems, cells, claim.devices)
+    return (claim.cpu_policy, claim.isolation, claim.whole_cores, mems, cells, claim.devices, *claim.cache)
 
 
 def _key_of_record(record: Mapping[str, Any]) -> tuple[object, ...]:
@@ -131,7 +131,8 @@ def _key_of_record(record: Mapping[str, Any]) -> tuple[object, ...]:
     ])
     devices = record.get("devices", ())
     isolation, whole = record.get("isolation", "thread"), record.get("whole_cores", False)
-    return (record["cpu_policy"], isolation, whole, record.get("mems"), cells, devices)
+    cache = (record.get("cache_ways", 0), record.get("memory_bandwidth", 0))
+    return (record["cpu_policy"], isolation, whole, record.get("mems"), cells, devices, *cache)
 
 
 def _kept(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:

@@ -17,7 +17,7 @@ from zun.topology.search.devices import DeviceSearch
 from zun.topology.search.nearest import changes, further, nearest, without_devices
 from zun.topology.search.own_cells import on_own_cells
 from zun.topology.search.question import Question, Stocks
-from zun.topology.search.reason import refused, refused_devices, unproven
+from zun.topology.search.reason import refused, refused_cache, refused_devices, unproven
 from zun.topology.search.steps import Steps
 from zun.topology.usage import Usage
 
@@ -35,6 +35,12 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     found = _answer(questions)
     if found is not None:
         return found
+    near = (topology, usage, request, granted, questions, steps)
+    if request.wants_cache:
+        refusal = plan(topology, usage, request.without_cache())
+        if isinstance(refusal, Plan):
+            refusal = refused_cache(topology, usage, request, questions[-1].page_kib)
+        return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
     plain = Steps() if request.devices else steps
     fits_plain = bool(request.devices) and granted(topology, usage, without_devices(request), plain) is not None
     if (steps if fits_plain else plain).cut:
@@ -44,7 +50,6 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
         refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
     else:
         refusal = refused(topology, usage, request, questions)
-    near = (topology, usage, request, granted, questions, steps)
     return replace(
         refusal,
         planned=steps.spent,

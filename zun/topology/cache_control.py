@@ -5,10 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from zun.topology.cpuset import CpuSet
 from zun.topology.ranges import CORES, PARTS, PERCENT, WAY_KIB, WAYS
+from zun.topology.request import PlacementRequest
+
+
+class Part(NamedTuple):
+    """A part of an L3 cache and of its memory bandwidth (percent)."""
+
+    ways: int = 0
+    bandwidth: int = 0
+
+    def __str__(self) -> str:
+        words = [f"{self.ways} ways"] if self.ways or not self.bandwidth else []
+        return " and ".join([*words, *([f"{self.bandwidth} % of the memory bandwidth"] if self.bandwidth else [])])
+
+
+NO_PART = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,14 @@ class CacheControl:
 
     def __bool__(self) -> bool:
         return bool(self.caches and self.groups)
+
+    def part(self, request: PlacementRequest) -> Part:
+        """Return the part that ``request`` wants, in what the processor can give: rounded up."""
+        ways = request.cache_ways
+        if request.cache_mib:
+            ways = -(-request.cache_mib * 1024 // self.way_kib) if self.way_kib else request.cache_mib
+        step = max(1, self.bandwidth_step)
+        return Part(max(ways, self.least_ways) if ways else 0, -(-request.memory_bandwidth // step) * step)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record for the host's row; ``from_dict`` returns an equal value."""

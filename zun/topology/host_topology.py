@@ -178,6 +178,7 @@ class HostTopology:
             cpu_ratio=self.cpu_allocation_ratio,
             ram_ratio=self.ram_allocation_ratio,
             spread=self.strategy == "spread",
+            cache_control=self.cache_control,
         )
 
     @cached_property

@@ -174,7 +174,7 @@ class _Keeping:
     def _most(self, cell: CellView, cpus: int) -> int:
         """Return how many CPUs ``cell`` can give, at most ``cpus``, or -1 if it cannot give those that must stay."""
         least = (self.keep & cell.online).bit_count()
-        there = self.old if self.only_old else cell.dedicated & ~self.question.held
+        there = self.old if self.only_old else cell.dedicated & ~self.question.barred
         for amount in range(min(cpus, (there & cell.online).bit_count()), least - 1, -1):
             if self._share(cell, amount) is not None:
                 return amount
@@ -196,7 +196,8 @@ class _Keeping:
         return self._shares[key]
 
     def _fits(self, cell: CellView, share: CellShare) -> bool:
-        return self.question.usage.fits(self.here, self._claim(cell, share)) is None
+        claim = replace(self._claim(cell, share), cache=self.question.cache)
+        return self.question.usage.fits(self.here, claim) is None
 
     def _claim(self, cell: CellView, share: CellShare) -> Plan:
         return Plan({cell.id: share}, isolation=self.request.isolation, whole_cores=self.request.whole_cores)
@@ -227,7 +228,7 @@ class _Keeping:
         policy, isolation = self.request.thread_policy, self.request.isolation
         if policy == "prefer" and isolation in ("thread", "isolated"):
             return self._beside(cell, CellShare(CpuSet.from_mask(base)), cpus)
-        free = ~self.question.held
+        free = ~self.question.barred
         cores = [core for core in cell.whole if core & free == core and (policy != "require" or core & core - 1)]
         mine = [core for core in cores if core & base]
         if base & ~sum(mine):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from zun.topology.cache_control import NO_PART, Part
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import GivenDevice
 from zun.topology.ranges import CELL, CELLS, CPUS, DEVICES, GENERATION, MIB, PAGE_KIB, PAGES, PERCENT, WAYS, shown
@@ -57,10 +58,8 @@ class Plan:
     """True if whole cores were asked for: thread policy ``isolate`` or ``require``."""
     devices: tuple[GivenDevice, ...] = ()
     """The devices of the container, by the order of the request and then by address."""
-    cache_ways: int = 0
-    """Ways of each L3 that one of its own CPUs uses, which the container has for itself."""
-    memory_bandwidth: int = 0
-    """Percent of the memory bandwidth of each such L3."""
+    cache: Part = NO_PART
+    """The part that the container has for itself of each L3 that one of its own CPUs uses."""
 
     def __post_init__(self) -> None:
         cells = dict(self.cells)
@@ -135,8 +134,8 @@ class Plan:
         """Return the record for the container's row and for ``limits['cpuset']``.
 
         ``mems`` is left out if it is simply the cells of the plan, ``isolation`` if it is ``thread``, and
-        ``whole_cores`` if it is False, ``devices`` if there are none, ``cache_ways`` and ``memory_bandwidth`` if they
-        are 0.
+        ``whole_cores`` if it is False, ``devices`` if there are none, and ``cache_ways`` and ``memory_bandwidth`` if
+        they are 0.
         """
         record: dict[str, Any] = {
             "cpu_policy": self.cpu_policy,
@@ -151,10 +150,10 @@ class Plan:
             record["whole_cores"] = True
         if self.devices:
             record["devices"] = [each.to_dict() for each in self.devices]
-        if self.cache_ways:
-            record["cache_ways"] = self.cache_ways
-        if self.memory_bandwidth:
-            record["memory_bandwidth"] = self.memory_bandwidth
+        if self.cache.ways:
+            record["cache_ways"] = self.cache.ways
+        if self.cache.bandwidth:
+            record["memory_bandwidth"] = self.cache.bandwidth
         return record
 
     @classmethod
@@ -175,8 +174,7 @@ class Plan:
             isolation=isolation,
             whole_cores=bool(record.get("whole_cores", False)),
             devices=tuple(GivenDevice.from_dict(each) for each in DEVICES(record.get("devices", ()))),
-            cache_ways=WAYS(record.get("cache_ways", 0)),
-            memory_bandwidth=PERCENT(record.get("memory_bandwidth", 0)),
+            cache=Part(WAYS(record.get("cache_ways", 0)), PERCENT(record.get("memory_bandwidth", 0))),
         )
 
 

@@ -43,6 +43,8 @@ class RefusalCode(StrEnum):
     """Each part of an uneven request fits somewhere, but not all of them at once."""
     DEVICES = "devices"
     """CPUs and memory are free, but too few devices that serve with them."""
+    CACHE = "cache"
+    """CPUs, memory and devices are free, but not on L3 caches with the wanted part of cache and memory bandwidth."""
     UNPROVEN = "unproven"
     """The search for cells with the devices, or with memory in common, ended at its limit of steps and found none."""
     CPUS_TAKEN = "cpus-taken"
@@ -76,6 +78,10 @@ class Dimension(StrEnum):
     """The next smaller pages of the host."""
     MEMPOLICY = "mempolicy"
     """Memory also from other nodes (``preferred``)."""
+    CACHE = "cache"
+    """Fewer ways, or less MiB, of each L3 cache; it may fall to 0."""
+    BANDWIDTH = "bandwidth"
+    """Less of the memory bandwidth; it may fall to 0."""
     DEVICE_POLICY = "device-policy"
     """Weaker NUMA policies of devices (``required``, ``socket``, ``preferred``, ``none``), as few steps as possible."""
     DEVICE_SAME = "device-same"
@@ -151,9 +157,10 @@ class Refusal:
     def nearest(self) -> PlacementRequest | None:
         """The nearest request that would have fitted, or None.
 
-        The first of these that is found to fit is nearest: weaker policies of devices; a larger part of the host for
-        groups of devices; fewer devices; fewer CPUs or less memory, whichever gives up less; more cells; any cells; no
-        thread policy; no isolation; smaller pages; less of both, and no devices.
+        The first of these that is found to fit is nearest: a smaller part of caches or memory bandwidth; weaker
+        policies of devices; a larger part of the host for groups of devices; fewer devices; fewer CPUs or less memory,
+        whichever gives up less; more cells; any cells; no thread policy; no isolation; smaller pages; no part of the
+        caches; less of both, and no devices.
         """
         return self._find() if self._find else None
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -81,6 +81,9 @@ class PlacementRequest:
     A mixed container has ``dedicated_cpus`` CPUs of its own, and the rest of ``cpus`` is its demand on the pool of the
     same cell. Example: ``cpus=3.5, dedicated_cpus=2`` are two CPUs of its own and 1.5 CPUs of the pool. It is on one
     cell, and every condition on CPUs is about its own ones.
+
+    ``cache_ways`` or ``cache_mib``, and ``memory_bandwidth`` (percent), are what a container wants for itself of each
+    L3 cache that one of its own CPUs uses; 0 is no part.
     """
 
     cpus: float
@@ -98,6 +101,9 @@ class PlacementRequest:
     devices: tuple[DeviceRequest, ...] = ()
     device_same: str = "none"
     dedicated_cpus: int | None = None
+    cache_ways: int = 0
+    cache_mib: int = 0
+    memory_bandwidth: int = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the field, for a request that no host can satisfy."""
@@ -112,6 +118,8 @@ class PlacementRequest:
         self._set("device_same", _one_of(DeviceSame, "device_same", self.device_same))
         if not self.dedicated and self.isolation != "thread":
             raise ValueError(f"isolation {self.isolation} is for dedicated CPUs: a shared container has none")
+        if self.wants_cache:
+            self._check_cache()
         self._set("cpus", self._cpu_count("cpus", self.cpus))
         if self.mixed or self.dedicated_cpus is not None:
             self._check_mixed()
@@ -155,6 +163,26 @@ class PlacementRequest:
         A size in KiB may be the size of ordinary pages on some hosts only.
         """
         return self.page_size in (None, "small")
+
+    @property
+    def wants_cache(self) -> bool:
+        """True if the container wants a part of the L3 caches or of the memory bandwidth for itself."""
+        return bool(self.cache_ways or self.cache_mib or self.memory_bandwidth)
+
+    def without_cache(self) -> PlacementRequest:
+        """Return the request for everything but a part of the L3 caches and of the memory bandwidth."""
+        return replace(self, cache_ways=0, cache_mib=0, memory_bandwidth=0)
+
+    def _check_cache(self) -> None:
+        for name in ("cache_ways", "cache_mib", "memory_bandwidth"):
+            self._set(name, _whole(name, getattr(self, name), least=0))
+        if not self.dedicated:
+            raise ValueError("cache_ways, cache_mib and memory_bandwidth are for dedicated CPUs: a shared container "
+                             "has none")
+        if self.cache_ways and self.cache_mib:
+            raise ValueError("cache_ways and cache_mib say the same in two units: name one of them")
+        if self.memory_bandwidth > 100:
+            raise ValueError(f"memory_bandwidth is {self.memory_bandwidth}: it is a percentage, so at most 100")
 
     def _cpu_count(self, name: str, value: object) -> float:
         if self.cpu_policy == "dedicated":
@@ -238,7 +266,7 @@ class PlacementRequest:
         """Return the request as JSON-able values, with the names of the constructor.
 
         ``devices`` and ``device_same`` are left out if the request is for no device, ``dedicated_cpus`` if the
-        container is not mixed.
+        container is not mixed, and each part of a cache if none is wanted.
         """
         record: dict[str, Any] = {
             "cpus": self.cpus,
@@ -258,6 +286,9 @@ class PlacementRequest:
             record["device_same"] = str(self.device_same)
         if self.dedicated_cpus is not None:
             record["dedicated_cpus"] = self.dedicated_cpus
+        for name in ("cache_ways", "cache_mib", "memory_bandwidth"):
+            if getattr(self, name):
+                record[name] = getattr(self, name)
         return record
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from zun.topology import amounts
+from zun.topology.cache_control import NO_PART, CacheControl, Part
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import HeldDevice
 from zun.topology.device_view import DeviceView, rivals
@@ -193,6 +194,31 @@ class Usage:
         inside = sum(cell.cpus.mask for cell in topology.cells if cell.id in wanted)
         return CpuSet.from_mask(pool & inside)
 
+    def cache_left(self, control: CacheControl) -> list[tuple[CpuSet, Part]]:
+        """Return the CPUs of each L3 and what is left of it, negative if it has lost ways that are promised.
+
+        Nothing is left of any if the processor can tell no further container from the others.
+        """
+        parts = [(plan.dedicated_cpus, plan.cache) for plan in self._claims.values() if any(plan.cache)]
+        if len(parts) >= control.groups:
+            return [(cache, NO_PART) for cache in control.caches]
+        left = []
+        for cache in control.caches:
+            here = [part for cpus, part in parts if cpus & cache]
+            ways, bandwidth = sum(part.ways for part in here), sum(part.bandwidth for part in here)
+            left.append((cache, Part(control.ways - ways, control.bandwidth - bandwidth)))
+        return left
+
+    def lacking(self, control: CacheControl, part: Part) -> int:
+        """Return the CPUs (mask) whose L3 has not ``part`` left; of any machine, so it may be negative."""
+        if not any(part):
+            return 0
+        able = 0
+        for cache, left in self.cache_left(control):
+            if part.ways <= left.ways and part.bandwidth <= left.bandwidth:
+                able |= cache.mask
+        return ~able
+
     def with_pool(self, topology: HostTopology) -> HostTopology:
         """Return ``topology``, without its shared set if the pool of the host has lost every CPU.
 
@@ -314,6 +340,9 @@ class Usage:
             problem = self._device_problem(topology.device_view, plan)
             if problem is not None:
                 return Refusal(*problem, _free=partial(self.free, topology, plan.isolation))
+        if lack := plan.dedicated_cpus.mask & self.lacking(topology.cache_control, plan.cache):
+            words = f"the L3 of CPUs {CpuSet.from_mask(lack)} has not {plan.cache} left"
+            return Refusal(RefusalCode.CACHE, words, _free=partial(self.free, topology, plan.isolation))
         return None
 
     def _device_problem(self, devices: DeviceView, plan: Plan) -> Problem | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from zun.topology.cache_control import NO_CACHE_CONTROL, CacheControl
 from zun.topology.cells import NUMACell, apart, homes, nearest
 from zun.topology.cpuset import CpuSet
 from zun.topology.foreign import Foreign
@@ -117,6 +118,7 @@ class HostView:
     """A fraction, because a floor is a whole number of CPUs and floats would sometimes round it the wrong way."""
     ram_ratio: Fraction
     spread: bool
+    cache_control: CacheControl
 
 
 class Limits(NamedTuple):
@@ -144,6 +146,7 @@ def build_view(
     cpu_ratio: float,
     ram_ratio: float,
     spread: bool,
+    cache_control: CacheControl = NO_CACHE_CONTROL,
 ) -> HostView:
     """Return a new view of the host that has these ``nodes``.
 
@@ -185,6 +188,7 @@ def build_view(
         cpu_ratio=Fraction(str(cpu_ratio)),
         ram_ratio=Fraction(str(ram_ratio)),
         spread=spread,
+        cache_control=cache_control,
     )
 
 

@@ -73,6 +73,11 @@ QUIET_FIELDS = {
         }
     ),
     "cpuset_signal": HANDLED_SIGNAL,
+    "cache_ways": Field({"type": ["integer", "null"], "minimum": 1, "maximum": 1024}, _whole),
+    "cache_mib": Field({"type": ["integer", "null"], "minimum": 1, "maximum": 2**20}, _whole),
+    "memory_bandwidth": Field(
+        {"type": ["integer", "null"], "minimum": 1, "maximum": 100, "description": "a percentage from 1 to 100"}, _whole
+    ),
 }
 
 _PAGE_SIZE_WORDS = "small, large, any, or a number of KiB"

@@ -14,7 +14,8 @@ from zun.db import models
 from zun.db.compute_nodes import HostUsage
 from zun.nouns import cloud
 from zun.objects.placement import held_plan
-from zun.topology import CpuSet, HostTopology, NUMACell, Plan, devices
+from zun.topology import CpuSet, HostTopology, NUMACell, Plan, Usage, devices
+from zun.topology.cache_control import CacheControl
 from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.device_view import DeviceView
 from zun.topology.foreign import ForeignShare
@@ -164,6 +165,17 @@ class Foreign(TypedDict):
     disk_gib: int
 
 
+class Cache(TypedDict):
+    """The parts of one L3 cache for containers. Bandwidth is in percent, and 0 if the host does not divide it."""
+
+    cpus: str
+    ways: int
+    ways_left: int
+    way_kib: int
+    bandwidth: int
+    bandwidth_left: int
+
+
 class Topology(TypedDict):
     host: str
     uuid: str
@@ -177,6 +189,7 @@ class Topology(TypedDict):
     devices: NotRequired[Annotated[list[Device], microversion.DEVICES]]
     foreign: NotRequired[Annotated[list[Foreign], microversion.FOREIGN]]
     sockets: NotRequired[Annotated[list[str], microversion.MAP]]
+    caches: NotRequired[Annotated[list[Cache], microversion.QUIET]]
 
 
 class Traits(TypedDict):
@@ -316,7 +329,22 @@ def topology(
         shown["foreign"] = list(_foreign(host))
     if version >= microversion.MAP:
         shown["sockets"] = [str(socket) for socket in host.sockets]
+    if version >= microversion.QUIET:
+        shown["caches"] = list(_caches(host.cache_control, [plan for _, plan in plans]))
     return shown
+
+
+def _caches(control: CacheControl, plans: Iterable[Plan]) -> Iterator[Cache]:
+    usage = Usage(((str(number), plan) for number, plan in enumerate(plans)), overlapping=True)
+    for cpus, left in usage.cache_left(control):
+        yield {
+            "cpus": str(cpus),
+            "ways": control.ways,
+            "ways_left": left.ways,
+            "way_kib": control.way_kib,
+            "bandwidth": control.bandwidth,
+            "bandwidth_left": left.bandwidth,
+        }
 
 
 def _foreign(host: HostTopology) -> Iterator[Foreign]:

@@ -75,7 +75,8 @@ def _size(plan: Plan) -> tuple[Any, ...]:
         for size, count in share.pages.items():
             pages[size] = pages.get(size, 0) + count
     mib = sum(share.memory_mib for share in shares)
-    return (plan.cpu_policy, plan.isolation, len(plan.dedicated_cpus), plan.uses_pool, mib, pages, plan.devices)
+    own = len(plan.dedicated_cpus)
+    return (plan.cpu_policy, plan.isolation, own, plan.uses_pool, mib, pages, plan.devices, plan.cache)
 
 
 def _told(new: Plan, old: Plan) -> str:

@@ -38,10 +38,14 @@ def book(question: Question, taken: list[Taken], drawn: Memory) -> Plan:
     request = question.request
     mems = _mems(question.view, cells)
     if question.devices is None:
-        return Plan(cells, request.cpu_policy, None, mems, request.isolation, request.whole_cores)
+        return Plan(
+            cells, request.cpu_policy, None, mems, request.isolation, request.whole_cores, cache=question.cache
+        )
     # Cells that give memory only have no CPUs.
     devices = question.devices.given(sum([1 << entry.cell.index for entry in taken if entry.offer.cpus]))
-    return Plan(cells, request.cpu_policy, None, mems, request.isolation, request.whole_cores, devices)
+    return Plan(
+        cells, request.cpu_policy, None, mems, request.isolation, request.whole_cores, devices, question.cache
+    )
 
 
 def _mems(view: HostView, cells: dict[int, CellShare]) -> CpuSet:

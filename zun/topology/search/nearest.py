@@ -47,7 +47,7 @@ def nearest(
     The steps are taken off ``spent`` too.
     """
     fits = further(topology, usage, plan, spent)
-    for _, others in _device_conditions(request, fits):
+    for _, others in (*_smaller_parts(request, fits), *_device_conditions(request, fits)):
         found = next((other for other in others if fits(other)), None)
         if found is not None:
             return found
@@ -74,7 +74,9 @@ def changes(
         (Dimension.MEMORY, _less_memory(request, fits, questions)),
         *(
             (dimension, next((other for other in others if fits(other)), None))
-            for dimension, others in (*_conditions(topology, request), *_device_conditions(request, fits))
+            for dimension, others in (
+                *_conditions(topology, request), *_smaller_parts(request, fits), *_device_conditions(request, fits)
+            )
         ),
     )
     return tuple(Change(dimension, other) for dimension, other in found if other is not None)
@@ -349,6 +351,27 @@ def _conditions(
         yield Dimension.MEMPOLICY, iter((replace(request, mempolicy=MemPolicy.PREFERRED),))
 
 
+def _smaller_parts(
+    request: PlacementRequest, fits: Fits
+) -> Iterator[tuple[Dimension, Iterator[PlacementRequest]]]:
+    """Yield by dimension the requests with a smaller part of the caches, smallest change first.
+
+    Yield nothing if the request does not fit without its part either.
+    """
+    if not request.wants_cache or not fits(request.without_cache()):
+        return
+    for dimension, name in (
+        (Dimension.CACHE, "cache_ways"), (Dimension.CACHE, "cache_mib"), (Dimension.BANDWIDTH, "memory_bandwidth")
+    ):
+
+        def at_most(most: int, name: str = name) -> PlacementRequest:
+            return replace(request, **{name: most})  # type: ignore[arg-type]
+
+        less = _largest(0, getattr(request, name) - 1, at_most, fits)
+        if less is not None:
+            yield dimension, iter((less,))
+
+
 def _device_conditions(
     request: PlacementRequest, fits: Fits
 ) -> Iterator[tuple[Dimension, Iterator[PlacementRequest]]]:
@@ -481,12 +504,15 @@ def _relaxed(topology: HostTopology, request: PlacementRequest) -> Iterator[Plac
         yield replace(request, isolation="thread")
     for size in _smaller_pages(topology, request):
         yield replace(request, page_size=size)
+    if request.wants_cache:
+        yield request.without_cache()
 
 
 def _less_of_both(request: PlacementRequest, fits: Fits) -> PlacementRequest | None:
     """Return the request with the most CPUs that fit with 1 MiB, then the most memory for them, or None."""
     free = replace(
-        without_devices(request), numa_nodes=1, numa_cpus=None, numa_mem=None, thread_policy=ThreadPolicy.PREFER,
+        without_devices(request).without_cache(), numa_nodes=1, numa_cpus=None, numa_mem=None,
+        thread_policy=ThreadPolicy.PREFER,
         numa_affinity=NUMAAffinity.REQUIRE if request.mixed else NUMAAffinity.NONE, isolation="thread",
         page_size=None, memory_mib=min(1, request.memory_mib),
     )

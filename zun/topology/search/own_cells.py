@@ -198,7 +198,7 @@ def _lowest_cpus(
     if all(len(columns) == 1 for columns in ways):
         return [chosen[columns[0]] for columns in ways]
     if question.dedicated:
-        sizes, masks = [part[0] for part in parts], [cells[c].dedicated & ~question.held for c in chosen]
+        sizes, masks = [part[0] for part in parts], [cells[c].dedicated & ~question.barred for c in chosen]
     else:
         masks = [cells[c].pool & ~question.held for c in chosen]  # a shared part runs on the whole pool of its cell
         sizes = [max(map(int.bit_count, masks))] * len(parts)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from zun.topology.cache_control import NO_PART
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.cores import CellStock, rules_of
 from zun.topology.search.cost import CROWD, DEVICES, FAR, PACK, REMOTE, SPREAD
@@ -67,8 +68,8 @@ class Question:
     """
 
     __slots__ = (
-        "_alike", "_caps", "_offers", "_rooms", "_stocks", "dedicated", "demand", "devices", "held", "lends",
-        "page_kib", "request", "rules", "steps", "strict", "usage", "view",
+        "_alike", "_caps", "_offers", "_rooms", "_stocks", "barred", "cache", "dedicated", "demand", "devices",
+        "held", "lends",        "page_kib", "request", "rules", "steps", "strict", "usage", "view",
     )
 
     def __init__(
@@ -99,6 +100,10 @@ class Question:
         """True if cells may have memory in common, so that each may have enough although both together have not."""
         self.rules = rules_of(request, SPREAD if view.spread else PACK)
         self.held = usage.held_mask
+        self.cache = view.cache_control.part(request) if request.wants_cache else NO_PART
+        """The part that the container gets of each L3 that it runs on."""
+        self.barred = self.held | usage.lacking(view.cache_control, self.cache)
+        """The CPUs that are none for this container: those that others hold, and those of caches without its part."""
         self._rooms: dict[int, int] = {}
         self._caps: dict[int, int] = {}
         self._stocks: dict[int, CellStock] = {}
@@ -310,7 +315,7 @@ class Question:
         """Return the stock of a cell; cells with equal models, held CPUs and budgets share one."""
         stock = self._stocks.get(cell.index)
         if stock is None:
-            model, held, usage = cell.model, self.held, self.usage
+            model, held, usage = cell.model, self.barred, self.usage
             budget = usage.spare(self.view, cell, self.demand) if self.demand else usage.budget(self.view, cell)
             if held:
                 held = (held & cell.online) >> cell.base
@@ -333,7 +338,7 @@ class Question:
 
     def _dedicated_offer(self, cell: CellView, cpus: int) -> Offer | None:
         if cpus == 0:
-            free = (cell.dedicated & ~self.held).bit_count()
+            free = (cell.dedicated & ~self.barred).bit_count()
             return Offer(free * self.rules.weights.cell_left, 0, 0, 0)
         found = self._stock(cell).pick(cpus)
         if found is None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from zun.topology import amounts
+from zun.topology.cache_control import CacheControl, Part
 from zun.topology.device_request import DevicePolicy, DeviceRequest, DeviceSame
 from zun.topology.device_view import DeviceView, rivals
 from zun.topology.devices import Device
@@ -50,6 +51,29 @@ def refused_devices(
     message = _devices_short(topology, usage, request, fits)
     wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
     return Refusal(RefusalCode.DEVICES, message, wanted, _free=partial(usage.free, topology, request.isolation))
+
+
+def refused_cache(
+    topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None
+) -> Refusal:
+    """Return the refusal of a request that fits without its part of the caches."""
+    message = _cache_short(topology.cache_control, usage, request)
+    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
+    return Refusal(RefusalCode.CACHE, message, wanted, _free=partial(usage.free, topology, request.isolation))
+
+
+def _cache_short(control: CacheControl, usage: Usage, request: PlacementRequest) -> str:
+    part = control.part(request)
+    if not control:
+        return "the host gives no parts of its L3 caches and memory bandwidth"
+    if part.ways > control.ways or part.bandwidth > control.bandwidth:
+        return f"{part} of an L3 are wanted: the host gives at most {Part(control.ways, control.bandwidth)}"
+    left = usage.cache_left(control)
+    if not any(any(each) for _, each in left):
+        return f"nothing is left of any L3, or {_count(control.groups, 'container')} with a part, the most, run here"
+    cache, most = max(left, key=lambda each: (min(each[1].ways, part.ways), min(each[1].bandwidth, part.bandwidth)))
+    where = f"most is left of that of CPUs {cache}, {most}"
+    return f"no L3 with the CPUs and memory has {part} left: {where}"
 
 
 def unproven(topology: HostTopology, usage: Usage, request: PlacementRequest, page_kib: int | None) -> Refusal:
@@ -193,7 +217,7 @@ class Measure(NamedTuple):
 
 def _measures(question: Question) -> list[Measure]:
     """Return the measures of a request in the order in which refusals name them."""
-    held, rules, pages = question.held, question.rules, question.page_kib
+    held, rules, pages = question.barred, question.rules, question.page_kib
     by_core = rules._replace(keep="")
     if pages is None:
         memory = Measure(RefusalCode.MEMORY, question.reach, 1, "MiB free")

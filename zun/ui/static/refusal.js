@@ -22,6 +22,7 @@ export const refusalLook = sheet(`
 const CODES = {
     "aggregate": "aggregates do not match",
     "apart": "the parts do not fit together",
+    "cache": "too little L3 cache or memory bandwidth",
     "cores": "too few whole cores",
     "cpus": "too few CPUs",
     "cpus-gone": "CPUs are offline now",

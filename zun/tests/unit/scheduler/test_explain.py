@@ -190,9 +190,11 @@ def test_a_missing_link_is_told_to_the_user():
 
 def test_every_wish_is_told_under_its_name_in_the_api():
     """A field of the allocator that has no name here would be left out of what was wanted and of changes."""
-    mixed = PlacementRequest(2, 1, cpu_policy="mixed", dedicated_cpus=1)
-    assert set(ASKED_AS) == set(mixed.to_dict())
-    assert {*ASKED_AS.values()} - {"cpu", "memory", "cpu_policy"} == {*API_FIELDS, *MIXED_FIELDS}
+    mixed = PlacementRequest(2, 1, cpu_policy="mixed", dedicated_cpus=1, memory_bandwidth=10)
+    told = {*mixed.to_dict(), *replace(mixed, cache_ways=1).to_dict(), *replace(mixed, cache_mib=1).to_dict()}
+    assert set(ASKED_AS) == told
+    of_caches = {"cache_ways", "cache_mib", "memory_bandwidth"}
+    assert {*ASKED_AS.values()} - {"cpu", "memory", "cpu_policy"} == {*API_FIELDS, *MIXED_FIELDS, *of_caches}
 
 
 NAMES = {

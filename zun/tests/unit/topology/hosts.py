@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from zun.topology import CellShare, CpuSet, HostTopology, NUMACell, PlacementRequest, Plan, Usage
+from zun.topology.cache_control import CacheControl, Part
 from zun.topology.cpuset import union
 from zun.topology.device_request import DeviceMatch, DevicePolicy, DeviceRequest, GivenDevice
 from zun.topology.devices import Device, DeviceType
@@ -272,6 +273,33 @@ def mixed_case(rng: random.Random, *, make=random_topology, **limits) -> tuple[H
         isolation=rng.choice(("core", "l3", "isolated")) if rarely(rng, 0.5) else "thread",
     )
     return topology, usage, request
+
+
+def cache_case(
+    rng: random.Random, *, mixed: bool = True, make=random_topology, **limits
+) -> tuple[HostTopology, Usage, PlacementRequest]:
+    """Parts of L3 caches, on hosts where other containers have some; caches may serve cells in common or be left out.
+    """
+    topology, usage, request = (mixed_case if mixed and rng.random() < 0.5 else random_case)(rng, make=make, **limits)
+    groups = [group for cell in topology.cells for group in cell.l3 if not rarely(rng)]
+    rng.shuffle(groups)
+    if len(groups) > 1 and rng.random() < 0.3:
+        groups = [groups[0] | groups[1], *groups[2:]]
+    control = CacheControl(
+        tuple(groups), rng.randint(1, 12), 1536, rng.choice((1, 1, 2)), rng.choice((0, 80, 90)), rng.choice((1, 10)),
+        rng.choice((1, 2, 4, 15, 15)),
+    )
+    claims = dict(usage)
+    for owner, plan in claims.items():
+        if plan.dedicated:
+            part = Part(rng.randint(0, 6), rng.choice((0, 0, 10, 30, 50)))
+            claims[owner] = replace(plan, cache=part)
+    wanted = {rng.choice(("cache_ways", "cache_mib")): rng.randint(0, 9)} if not rarely(rng) else {}
+    if not wanted or rng.random() < 0.5:
+        wanted["memory_bandwidth"] = rng.choice((5, 10, 20, 35, 60, 100))
+    if request.dedicated:
+        request = replace(request, **wanted)
+    return replace(topology, cache_control=control), Usage(claims), request
 
 
 def strays_case(rng: random.Random) -> tuple[HostTopology, Usage, PlacementRequest]:

@@ -114,6 +114,10 @@ class Host:
             self.budget[cell.id] = max(0, len(self.pool[cell.id]) - least)
             if request.cpu_policy == "mixed":
                 self.budget[cell.id] = self.mixed_budget(cell.id)
+        if request.cache_ways or request.cache_mib or request.memory_bandwidth:
+            short = {cpu for cpu in everything if not self.has_part(cpu, claims)}
+            self.held |= short  # as if another container had them, though they serve the pool
+            self.free = {node: cpus - short for node, cpus in self.free.items()}
         self.working = [cell for cell in topology.cells if cell.cpus]
         self.devices = Devices(topology, claims, request)
         self.attached = {cell.id: [] for cell in self.working}
@@ -131,6 +135,25 @@ class Host:
                 self.attached[cell.id] += [n.id for n in stocked if self.distance(cell.id, n.id) == least]
                 self.borrows = True
         self.choices = cache(self.choices)
+
+    def has_part(self, cpu: int, claims) -> bool:
+        """Whether the L3 of a CPU has the part of the request left beside those of all claims that use it."""
+        control, request = self.topology.cache_control, self.request
+        others = [plan for _, plan in claims if plan.cache.ways or plan.cache.bandwidth]
+        if len(others) + 1 > control.groups:
+            return False
+        ways = request.cache_ways or ceil(Fraction(request.cache_mib * 1024, control.way_kib or 1))
+        ways = max(ways, control.least_ways) if ways else 0
+        percent = request.memory_bandwidth
+        while percent % control.bandwidth_step:
+            percent += 1
+        for group in control.caches:
+            if cpu in group:
+                here = [p for p in others if any(own in group for share in p.cells.values() for own in share.cpus)]
+                ways += sum(plan.cache.ways for plan in here)
+                percent += sum(plan.cache.bandwidth for plan in here)
+                return ways <= control.ways and percent <= control.bandwidth
+        return False
 
     def mixed_budget(self, cell_id: int) -> int:
         """The most CPUs that the pool can give and still take the shared part of the request; -1 if it cannot."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from fractions import Fraction
 from functools import partial
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zun.tests.unit.topology.hosts import (
+    cache_case,
     device_case,
     like_cells,
     link_case,
@@ -23,7 +25,7 @@ from zun.tests.unit.topology.hosts import (
     strays_case,
 )
 from zun.tests.unit.topology.oracle import MICRO, Host, best_plan
-from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, Usage, plan
+from zun.topology import CpuSet, HostTopology, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
 from zun.topology.search import budget
 
 
@@ -144,6 +146,31 @@ def test_a_short_pool(monkeypatch, many):
 ])
 def test_mixed_containers(limits):
     check_seeds(600, partial(mixed_case, **limits))
+
+
+@pytest.mark.parametrize(
+    "limits", [{"cells": 3, "most_cpus": 6}, {"make": like_cells, "settings": 0.3}], ids=["any", "like"]
+)
+def test_parts_of_caches(limits):
+    check_seeds(600, partial(cache_case, **limits))
+
+
+def test_parts_of_caches_decide():
+    """Often only because of its part a request is refused, or gets other CPUs."""
+    decided = Counter()
+    for seed in range(600):
+        topology, usage, request = cache_case(random.Random(seed))
+        with_part, without = plan(topology, usage, request), plan(topology, usage, request.without_cache())
+        if isinstance(without, Plan):
+            decided["refused" if isinstance(with_part, Refusal) else with_part.cpus == without.cpus] += 1
+            if isinstance(with_part, Refusal):
+                assert with_part.code == RefusalCode.CACHE, seed
+            else:
+                assert usage.fits(topology, with_part) is None
+                assert with_part.cache == topology.cache_control.part(request)
+        elif isinstance(with_part, Refusal):
+            assert with_part.code == without.code, seed
+    assert decided["refused"] > 50 and decided[False] > 10, decided
 
 
 def test_mixed_cases_reach_every_end():

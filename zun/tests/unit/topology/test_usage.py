@@ -24,7 +24,7 @@ from zun.topology import (
     grade_of,
     plan,
 )
-from zun.topology.cache_control import CacheControl
+from zun.topology.cache_control import CacheControl, Part
 from zun.topology.devices import Device
 from zun.topology.foreign import Foreign, ForeignShare
 
@@ -304,7 +304,7 @@ def test_a_record_has_every_field():
     untold = [each.name for each in fields(whole) if getattr(whole, each.name) == getattr(host(), each.name)]
     assert untold == ["pool_beyond"]
     share = CellShare(CpuSet("0"), 5, CpuSet("1"), {2048: 2}, 1.5, CpuSet("7"))
-    claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core", cache_ways=3, memory_bandwidth=20)
+    claim = Plan({3: share}, "shared", 7, CpuSet("4"), "core", cache=Part(3, 20))
     again = Plan.from_dict(json.loads(json.dumps(claim.to_dict())))
     assert (again, again.mems, again.cells[3].pages, again.cells[3].pinned) == (
         claim, CpuSet("4"), {2048: 2}, CpuSet("7")

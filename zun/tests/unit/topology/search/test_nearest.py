@@ -10,11 +10,12 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from zun.tests.unit.topology.build import cell, demanding, flat_host, host, smt_host, used
-from zun.tests.unit.topology.hosts import proof_size, random_case, strays_case
+from zun.tests.unit.topology.hosts import cache_case, proof_size, random_case, strays_case
 from zun.topology import Change, CpuSet, Dimension, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
 
 SMT = smt_host(2, 4)  # cells 0-7 and 8-15, cores 0-1, 2-3, ...
@@ -131,6 +132,13 @@ def smaller(rng, topology, request, change):
             grades = ["thread", "core", "l3", "node"]
             between = grades[grades.index(found.isolation) + 1 : grades.index(request.isolation)]
             return [replace(request, isolation=grade) for grade in between]
+        case Dimension.CACHE | Dimension.BANDWIDTH:
+            names = ("cache_ways", "cache_mib") if dimension == Dimension.CACHE else ("memory_bandwidth",)
+            name = next((name for name in names if getattr(request, name)), None)
+            if name is None:
+                return []
+            least = -1 if found is request else getattr(found, name)
+            return [replace(request, **{name: less}) for less in range(least + 1, getattr(request, name))]
         case Dimension.PAGES if isinstance(request.page_size, int):
             there = {size for each in topology.cells for size in each.pages}
             low = (found.page_size or 0) if found is not request else -1
@@ -192,7 +200,7 @@ def refused(seed, number, make=random_case):
         seed += 1
 
 
-AMOUNTS = (Dimension.CPUS, Dimension.MEMORY, Dimension.NODES)
+AMOUNTS = (Dimension.CPUS, Dimension.MEMORY, Dimension.NODES, Dimension.CACHE, Dimension.BANDWIDTH)
 DIFFERS = {
     Dimension.CPUS: {"cpus", "numa_cpus"},
     Dimension.MEMORY: {"memory_mib", "numa_mem"},
@@ -203,6 +211,8 @@ DIFFERS = {
     Dimension.ISOLATION: {"isolation"},
     Dimension.PAGES: {"page_size"},
     Dimension.MEMPOLICY: {"mempolicy"},
+    Dimension.CACHE: {"cache_ways", "cache_mib"},
+    Dimension.BANDWIDTH: {"memory_bandwidth"},
 }
 
 
@@ -210,9 +220,16 @@ def test_every_stated_change_fits_and_no_smaller_one_does():
     """And a dimension in which nothing is stated has nothing."""
     seen = check_changes(refused(0, proof_size(1000)))
     of_devices = {Dimension.DEVICES, Dimension.DEVICE_POLICY, Dimension.DEVICE_SAME}  # test_devices.py
-    few = [dimension for dimension in Dimension if not seen[dimension] and dimension not in of_devices]
+    others = {*of_devices, Dimension.CACHE, Dimension.BANDWIDTH}
+    few = [dimension for dimension in Dimension if not seen[dimension] and dimension not in others]
     assert proof_size(1000) < 1000 or not few, f"never stated, so never proved: {few}"
     assert seen[Dimension.CPUS, "refused"] and seen[Dimension.MEMORY, "refused"]
+
+
+def test_smallest_changes_of_parts_of_caches():
+    seen = check_changes(refused(0, proof_size(500), partial(cache_case, mixed=False)))
+    for dimension in (Dimension.CACHE, Dimension.BANDWIDTH):
+        assert seen[dimension] and seen[dimension, "refused"], dimension
 
 
 def test_smallest_changes_beside_shared_containers_of_lost_cells():
@@ -229,7 +246,7 @@ def check_changes(refusals):
         assert len(stated) == len(refusal.changes)
         for dimension, change in stated.items():
             before, after = request.to_dict(), change.request.to_dict()
-            differing = {name for name in before if before[name] != after[name]}
+            differing = {name for name in before if before[name] != after.get(name)}
             assert differing and differing <= DIFFERS[dimension], (seed, change)
             assert isinstance(plan(topology, usage, change.request), Plan), (seed, change)
         unstated = [Change(dimension, request) for dimension in AMOUNTS if dimension not in stated]
@@ -290,8 +307,8 @@ def test_every_refusal_has_one_code_and_that_condition_binds():
             assert sum(1 for each in topology.cells if each.cpus) < request.numa_nodes, seed
         if refusal.code == "no-cpus":
             assert not (topology.cpus_for(request.isolation) if request.dedicated else topology.pool_cpus), seed
-    of_devices = {RefusalCode.DEVICES, RefusalCode.UNPROVEN}  # no request is for devices here
-    never = set(RefusalCode) - seen.keys() - OF_FITS - of_devices
+    others = {RefusalCode.DEVICES, RefusalCode.UNPROVEN, RefusalCode.CACHE}  # no request is for these here
+    never = set(RefusalCode) - seen.keys() - OF_FITS - others
     assert proof_size(1000) < 1000 or not never, f"never given, so never proved: {never}"
 
 
