@@ -335,9 +335,24 @@ class ShowContainer(tables.One, containers.ShowContainer):
         for name, (minor, text) in _MORE.items():
             told = f"{text} (needs a server with microversion 1.{minor})."
             parser.add_argument(explanation.option(name), action="store_true", help=told)
+        parser.add_argument(
+            "--last-minute",
+            action="store_true",
+            help="Show as well what disturbed its CPUs in about the last minute. The host of the container is asked "
+            "(needs a server with microversion 1.51).",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        names, values = self._shown(parsed_args)
+        if not parsed_args.last_minute:
+            return names, values
+        client = self.app.client_manager.container
+        with versions.placed(client, {}, "--last-minute", versions.QUIET_VERSION):
+            told = client.containers.stats(parsed_args.container)
+        return (*names, "last_minute"), (*values, told["last_minute"])
+
+    def _shown(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         wanted = [(minor, name) for name, (minor, _) in _MORE.items() if getattr(parsed_args, name)]
         if not wanted:
             return super().take_action(parsed_args)

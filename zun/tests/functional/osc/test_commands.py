@@ -263,6 +263,19 @@ def test_show_asks_for_the_placement_only_when_told():
     assert [one.version for one in server.asked_of_v1] == ["1.40", "1.41"]
 
 
+def test_show_asks_the_host_for_the_last_minute_only_when_told():
+    answers = {
+        ("GET", "/v1/containers/web?all_projects=False"): (200, CONTAINER | {"addresses": {}}),
+        ("GET", "/v1/containers/web/stats"): (200, {"MEM": 1, "last_minute": {"seconds": 60.0, "switches": 4711}}),
+    }
+    with serving(answers, max_version="1.51") as server:
+        assert "4711" not in run(containers.ShowContainer, server, "web")
+        assert "4711" in run(containers.ShowContainer, server, "--last-minute", "web")
+
+    assert [one.path.rpartition("/")[2] for one in server.asked_of_v1][2:] == ["stats"]
+    assert server.asked_of_v1[-1].version == "1.51"
+
+
 def test_published_ports_are_shown_when_they_are_asked_for():
     published = {"80/tcp": {"host_ip": "192.0.2.17", "host_port": 30412}}
     shown = CONTAINER | {"addresses": {}, "published_ports": published}
