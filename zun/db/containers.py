@@ -219,13 +219,19 @@ def get(uuid: str) -> session.Row:
     return session.found(_WHOLE, exceptions.ContainerNotFound(container=uuid), {"this_uuid": uuid})
 
 
-def find(context: RequestContext, ident: str, *, all_projects: bool = False) -> session.Row:
+def find(
+    context: RequestContext, ident: str, *, all_projects: bool = False, members: bool = False
+) -> session.Row:
     """Return the container that ``context`` means with a uuid or name, by the rule of ``zun.db.idents``.
 
+    With ``members`` a container of a capsule is found too, by its uuid alone: its name is unique in its capsule only.
     Raises ContainerNotFound, and Conflict if the name is not unique.
     """
     own = table.c.project_id == context.project_id
-    visible = [table.c.kind == Kind.CONTAINER, *idents.reached(own, context, ident, all_projects=all_projects)]
+    kinds = table.c.kind == Kind.CONTAINER
+    if members:
+        kinds |= table.c.kind.in_((Kind.MEMBER, Kind.INIT)) & (table.c.uuid == ident)
+    visible = [kinds, *idents.reached(own, context, ident, all_projects=all_projects)]
     return idents.find(table, ident, visible, exceptions.ContainerNotFound(container=ident))
 
 

@@ -18,12 +18,13 @@ from zun.objects import Container
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import Cloud, cloud_of, machine, without
+from zun.tests.functional.over_api import OPTIONS, administrator_of
 from zun.tests.host_in_memory import look_now
 from zun.topology import CpuSet
 from zun.topology.device_request import DeviceMatch, DeviceRequest
 from zun.topology.devices import Device, DeviceType
 
-cloud = cloud_of({"one": machine()}, compute__sync_container_state_interval=3600)
+cloud = cloud_of({"one": machine()}, compute__sync_container_state_interval=3600, **OPTIONS)
 
 
 def sets(cloud, row):
@@ -48,6 +49,27 @@ def test_members_have_their_own_cpus_of_one_place(cloud, context):
     assert cloud.scheduler.table.host("one").usage.owners == (uuid,)
     audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
     assert audit["findings"] == [] and audit["containers"] == {**dict.fromkeys(audit["containers"], 0), "ok": 3}
+
+
+def test_member_is_looked_into_like_a_container_by_its_uuid(cloud, context):
+    api = administrator_of(cloud)
+    uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["true"]), member(2.0), member(1.0))
+    init, *_ = db_capsules.members([uuid])[uuid]
+    wait_for(lambda: cloud.drivers["one"].runtime.objects.get(init["uuid"]))
+    cloud.drivers["one"].exit(init["uuid"], 0)
+    row, (_, first, second) = settled(cloud, uuid, "Running")
+    for each in (first, second):
+        at = f"/v1/containers/{each['uuid']}"
+        assert api.post(f"{at}/execute?command=hostname").json["exit_code"] == 0
+        for what in ("logs", "top", "stats"):
+            assert api.get(f"{at}/{what}").status == 200, what
+    assert api.get(f"/v1/containers/{init['uuid']}/logs").status == 200
+    # What changes a status, and what is shown, is of the capsule. A name is unique in the capsule only.
+    for verb in ("stop", "kill", "reboot", "pause"):
+        assert api.post(f"/v1/containers/{first['uuid']}/{verb}").status == 404
+    for ident in (first["name"], row["uuid"]):
+        assert api.get(f"/v1/containers/{ident}/logs").status == 404
+    assert api.get(f"/v1/containers/{first['uuid']}").status == 404
 
 
 def test_a_capsule_that_is_larger_than_a_cell_fits_nowhere(cloud, context):

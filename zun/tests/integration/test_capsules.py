@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 
 import pytest
 
@@ -51,12 +52,12 @@ def settled(api, uuid_):
     return wait_for(look, 120)
 
 
-def said(engine, shown, *command):
-    """Return the output of a command in a container, asked of Docker: the API does not reach members of capsules."""
-    made = engine.exec_create(f"zun-{shown['uuid']}", list(command))
-    output = engine.exec_start(made["Id"]).decode()
-    assert engine.exec_inspect(made["Id"])["ExitCode"] == 0, output
-    return output
+def said(api, shown, *command):
+    """Return the output of a command in a container of a capsule."""
+    answer = api.request("POST", f"/containers/{shown['uuid']}/execute", params={"command": shlex.join(command)})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["exit_code"] == 0, answer.text
+    return answer.json()["output"]
 
 
 SHARED = {"name": "shared", "mountPath": "/shared"}
@@ -70,7 +71,7 @@ def test_a_dedicated_capsule(cloud, engine):
     uuid_ = create(
         api,
         container("cat /shared/order > /shared/seen; nc -l -p 4000 -e cat", volumeMounts=[SHARED]),
-        container("sleep 1000", volumeMounts=[{"name": "shared", "mountPath": "/other"}]),
+        container("echo here I am; sleep 1000", volumeMounts=[{"name": "shared", "mountPath": "/other"}]),
         inits=[
             container("sleep 0.5; echo first >> /shared/order", volumeMounts=[SHARED]),
             container("echo second >> /shared/order", volumeMounts=[SHARED]),
@@ -85,7 +86,7 @@ def test_a_dedicated_capsule(cloud, engine):
     # One place: each on a CPU of its own, all on the memory node of the capsule, as the kernel says.
     allowed = {}
     for each in (one, two):
-        status = said(engine, each, "cat", "/proc/self/status")
+        status = said(api, each, "cat", "/proc/self/status")
         cpus, mems = (
             next(line.split()[1] for line in status.splitlines() if line.startswith(f"{name}_allowed_list"))
             for name in ("Cpus", "Mems")
@@ -98,10 +99,13 @@ def test_a_dedicated_capsule(cloud, engine):
     assert first | second == CpuSet(shown["cpuset_cpus"])
     # Init containers ran in their order and before the others, in the volume that all share. A container runs before
     # its process has come to anything.
-    wait_for(lambda: said(engine, two, "sh", "-c", "cat /other/seen; true") == "first\nsecond\n")
-    assert "ext4" in said(engine, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
+    wait_for(lambda: said(api, two, "sh", "-c", "cat /other/seen; true") == "first\nsecond\n")
+    assert "ext4" in said(api, one, "sh", "-c", "grep ' /shared ' /proc/mounts")
+    assert api.get(f"/containers/{two['uuid']}/logs").strip() == "here I am"
+    assert "sleep 1000" in str(api.get(f"/containers/{two['uuid']}/top"))
+    assert api.get(f"/containers/{two['uuid']}/get_archive?path=/other/seen")["stat"]["name"] == "seen"
     # One network.
-    wait_for(lambda: said(engine, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000; true") == "hello\n")
+    wait_for(lambda: said(api, two, "sh", "-c", "echo hello | nc 127.0.0.1 4000; true") == "hello\n")
     held = api.held()[shown["host"]]
     assert [claim["container"] for claim in held] == [uuid_], held
     host = shown["host"]
@@ -112,7 +116,7 @@ def test_a_dedicated_capsule(cloud, engine):
     program.start()
     again = settled(api, uuid_)
     assert (again["status"], again["cpuset_cpus"]) == ("Running", shown["cpuset_cpus"])
-    assert said(engine, two, "cat", "/other/seen") == "first\nsecond\n"
+    assert said(api, two, "cat", "/other/seen") == "first\nsecond\n"
     assert api.request("POST", f"/hosts/{host}/audit").json()["findings"] == []
     assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
     wait_for(lambda: api.request("GET", f"/capsules/{uuid_}").status_code == 404, 120)

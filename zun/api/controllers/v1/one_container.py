@@ -106,8 +106,9 @@ def who(call: Call) -> dict[str, Any]:
     }
 
 
-def found(call: Call) -> Container:
-    return Container.get_by_ident(call.context, call.parameters["ident"])
+def found(call: Call, *, members: bool = False) -> Container:
+    """Return the container that the caller means, with ``members`` also one of a capsule."""
+    return Container.from_row(call.context, db.find(call.context, call.parameters["ident"], members=members))
 
 
 def visible(access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:

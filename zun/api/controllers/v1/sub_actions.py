@@ -40,7 +40,8 @@ class Action:
 
     ``perform`` gets the container, the checked arguments and the call; it returns a body of the type ``returns``.
     ``status`` is the HTTP status of success. With a ``body`` the ``schema`` is for the query alone. ``waits``: the
-    response is the host's answer, so a host that is down is answered 503 at once. The accesses of
+    response is the host's answer, so a host that is down is answered 503 at once. ``members``: the containers of
+    capsules have it too, by their uuids; what changes a status is for their capsule. The accesses of
     ``zun.db.container_actions.ACCESSES`` are recorded; what is wanted of the host ``perform`` accepts.
     """
 
@@ -53,6 +54,7 @@ class Action:
     waits: bool = False
     streams: bool = False
     any_status: bool = False
+    members: bool = False
     body: Schema | None = None
     since: Version = microversion.MIN
     until: Version = microversion.MAX
@@ -101,14 +103,31 @@ class SubActions:
             Action(
                 "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
             ),
-            Action("POST", "execute", schemas.EXECUTE, self._execute, views.Executed, 200, waits=True),
-            Action("POST", "execute_resize", schemas.EXECUTE_RESIZE, self._resize_terminal, status=200, waits=True),
-            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, status=200, waits=True),
-            Action("GET", "attach", schemas.NONE, self._attach, str, 200, waits=True),
-            Action("GET", "logs", schemas.LOGS, self._logs, str, 200, waits=True),
-            Action("GET", "top", schemas.TOP, self._top, views.Processes, 200, waits=True),
-            Action("GET", "stats", schemas.NONE, self._stats, views.Stats, 200, waits=True),
-            Action("GET", "get_archive", schemas.GET_ARCHIVE, self._get_archive, views.Archive, 200, waits=True),
+            Action("POST", "execute", schemas.EXECUTE, self._execute, views.Executed, 200, waits=True, members=True),
+            Action(
+                "POST",
+                "execute_resize",
+                schemas.EXECUTE_RESIZE,
+                self._resize_terminal,
+                status=200,
+                waits=True,
+                members=True,
+            ),
+            Action("POST", "resize", schemas.RESIZE, self._resize_terminal, status=200, waits=True, members=True),
+            Action("GET", "attach", schemas.NONE, self._attach, str, 200, waits=True, members=True),
+            Action("GET", "logs", schemas.LOGS, self._logs, str, 200, waits=True, members=True),
+            Action("GET", "top", schemas.TOP, self._top, views.Processes, 200, waits=True, members=True),
+            Action("GET", "stats", schemas.NONE, self._stats, views.Stats, 200, waits=True, members=True),
+            Action(
+                "GET",
+                "get_archive",
+                schemas.GET_ARCHIVE,
+                self._get_archive,
+                views.Archive,
+                200,
+                waits=True,
+                members=True,
+            ),
             Action(
                 "POST",
                 "put_archive",
@@ -118,6 +137,7 @@ class SubActions:
                 200,
                 waits=True,
                 streams=True,
+                members=True,
                 body=schemas.PUT_ARCHIVE_BODY,
             ),
             Action(
@@ -160,7 +180,7 @@ class SubActions:
     def _handler(self, action: Action) -> Callable[[Call], Answer]:
         def handler(call: Call) -> Answer:
             given = action.schema(call.arguments)
-            container = one_container.found(call)
+            container = one_container.found(call, members=action.members)
             call.access.require(f"container:{action.name}", container)
             if not action.any_status:
                 states.check_action(action.name, container)
