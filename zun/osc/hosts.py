@@ -163,11 +163,19 @@ class AuditHost(command.Lister):
         columns: tuple[str, ...]
         if parsed_args.isolation:
             names = ("container", "name", "cpus", "asked", "reached", "interrupts", "irqs", "network_softirqs",
-                     "whole_cores", "stuck", "last_minute")  # fmt: skip
+                     "whole_cores", "stuck", "last_minute", "problem")  # fmt: skip
             columns = ("Container", "Name", "CPUs", "Asked", "Reached", "Interrupts", "IRQs", "Network softirqs",
-                       "Whole cores", "Stuck", "Last minute")  # fmt: skip
+                       "Whole cores", "Stuck", "Last minute", "Problem")  # fmt: skip
             found = answer.get("isolation", ())
-            rows = ({**each, "stuck": _stuck(each), "last_minute": _last_minute(each)} for each in found)
+            rows = (
+                {
+                    **each,
+                    "stuck": _stuck(each),
+                    "last_minute": _last_minute(each),
+                    "problem": each.get("problem") or "",
+                }
+                for each in found
+            )
             return columns, [tuple(each.get(name, "") for name in names) for each in rows]
         names = ("code", "container", "name", "layer", "detail", "repair", "repaired")
         columns = ("Code", "Container", "Name", "Layer", "Detail", "Repair", "Repaired")

@@ -26,6 +26,7 @@ from zun.topology.host_use import marked
 from zun.topology.mounts import Mounted, mounts_in, mounts_in_table
 from zun.topology.pci import discover_devices
 from zun.topology.pci_files import memory_nodes
+from zun.topology.resctrl_files import cache_control
 
 _CPU = "sys/devices/system/cpu"
 _NODE = "sys/devices/system/node"
@@ -85,6 +86,7 @@ def discover(root: str | os.PathLike[str] = "/", process_limits: bool = True) ->
         exposed_nodes=cut & usable,
         page_kib=_page_kib(tree.root),
         devices=devices,
+        cache_control=cache_control(tree),
         notes=tuple(tree.notes),
     )
 

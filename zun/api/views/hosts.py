@@ -202,7 +202,7 @@ class Traits(TypedDict):
 
 
 class Audit(TypedDict):
-    """The host's answer. ``isolation`` has ``stuck`` and ``last_minute`` from 1.51 on."""
+    """The host's answer. ``isolation`` has ``stuck``, ``last_minute`` and ``problem`` from 1.51 on."""
 
     host: str
     findings: list[dict[str, Any]]
@@ -216,7 +216,7 @@ def audit(answer: Mapping[str, Any], version: Version) -> Audit:
     told = cast(Audit, answer)
     if version >= microversion.QUIET or "isolation" not in answer:  # an older host
         return told
-    newer = ("stuck", "last_minute")
+    newer = ("stuck", "last_minute", "problem")
     older = [{name: value for name, value in each.items() if name not in newer} for each in told["isolation"]]
     return {**told, "isolation": older}
 

@@ -139,7 +139,8 @@ class Isolated:
     whole cores. ``interrupts`` counts device interrupts on its CPUs since the machine started. ``irqs`` are the numbers
     of the device interrupts that may arrive there. ``network_softirqs`` counts soft interrupts for packets there.
     ``stuck`` are those of ``irqs`` that the kernel did not let move, with device and reason. ``last_minute`` is what
-    disturbed it since an earlier audit, None without one or without a process.
+    disturbed it since an earlier audit, None without one or without a process. ``problem`` is what is wrong with its
+    partition or its part of the caches.
     """
 
     container: str
@@ -153,6 +154,7 @@ class Isolated:
     network_softirqs: int
     stuck: Mapping[int, str] = field(default_factory=dict, hash=False)
     last_minute: LastMinute | None = None
+    problem: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         stuck = {str(irq): why for irq, why in self.stuck.items()}

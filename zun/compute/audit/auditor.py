@@ -27,6 +27,7 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.host.shared_pool import SharedPool
 from zun.compute.kept.recovery_rules import is_lost, told_of
 from zun.compute.quiet.quiet import Quiet
+from zun.compute.quiet.resctrl import CacheUse
 from zun.container.driver.audit import Activity, PinningView, Throttling
 from zun.container.driver.devices import ContainerDevices
 from zun.container.driver.driver import ContainerDriver
@@ -38,7 +39,7 @@ from zun.objects.placement import cpuset_record, held_plan
 from zun.placement.ledger import Ledger
 from zun.topology import CpuSet, Plan, grade_of, has_whole_cores
 from zun.topology.cpuset import union
-from zun.topology.interrupts import Interrupts, interrupts
+from zun.topology.interrupts import interrupts
 
 LOG = logging.getLogger(__name__)
 
@@ -59,13 +60,15 @@ class Reading:
     """The figures of a running container at the last audit.
 
     ``remote_kib`` is its ordinary memory outside of its memory nodes, None without memory nodes of its own.
-    ``activity`` and ``last_minute`` are those of a container with CPUs of its own; the latter needs an earlier audit.
+    ``activity`` is that of a container with CPUs of its own. ``last_minute`` needs an earlier audit; a shared container
+    has it if the host counts the use of its caches. ``caches`` are what a container uses of these.
     """
 
     remote_kib: int | None
     throttling: Throttling | None
     activity: Activity | None = None
     last_minute: LastMinute | None = None
+    caches: CacheUse | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +90,8 @@ class Auditor:
     _counts: dict[str, tuple[Counts, ...]] = field(default_factory=dict)
     """Uuid -> the readings of earlier audits, oldest first, for containers with a process at the last audit."""
     misses: CacheMisses = field(default_factory=CacheMisses)
+    _tasks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Uuid -> the threads of each shared container at the last audit."""
     clock: Callable[[], float] = time.monotonic
     _totals: Counter[str] = field(
         default_factory=lambda: Counter(dict.fromkeys(("audits", "repaired", *map(str, CODES)), 0))
@@ -126,6 +131,7 @@ class Auditor:
 
     def _look(self, context: RequestContext, repair: bool) -> _Seen:
         seen = _Seen()
+        self._tasks = {}
         containers = Container.list_by_host(context, self._hostname)
         told, states = self._pool.current(), self._driver.list()
         for container in containers:
@@ -152,12 +158,20 @@ class Auditor:
         seen.findings += self._trespasses(names)
         seen.findings += self._taken_pages(containers)
         seen.findings += audit_rules.at_placement(self._ledger.differences(), names)
+        self._count_caches()
         seen.isolation += self._isolation(names)
         return seen
 
+    def _count_caches(self) -> None:
+        """Tell what shared containers used of the caches since an earlier audit, and go on counting."""
+        for uuid in self._tasks:
+            if (reading := self._readings.get(uuid)) is not None and reading.caches is not None:
+                self._last_minute(uuid, None)
+        self._quiet.monitor_tasks(self._tasks)
+
     def _isolation(self, names: Mapping[str, str]) -> Iterator[Isolated]:
         dedicated = [(uuid, plan) for uuid, plan in self._tracker.usage if plan.dedicated and uuid in names]
-        for uuid in self._counts.keys() - {uuid for uuid, _ in dedicated}:
+        for uuid in self._counts.keys() - self._tasks.keys() - {uuid for uuid, _ in dedicated}:
             del self._counts[uuid]
         if not dedicated:
             self.misses.close()
@@ -172,20 +186,29 @@ class Auditor:
             reached = grade_of(topology, plan)
             yield Isolated(
                 uuid, names[uuid], cpus, plan.isolation, reached, whole_cores, came, irqs, seen.network_on(cpus),
-                {irq: stuck[irq] for irq in irqs if irq in stuck}, self._last_minute(uuid, cpus, seen, misses),
+                {irq: stuck[irq] for irq in irqs if irq in stuck},
+                self._last_minute(
+                    uuid,
+                    {cpu: seen.counted[cpu] for cpu in cpus if cpu in seen.counted},
+                    None if misses is None else {cpu: misses[cpu] for cpu in cpus},
+                ),
+                self._quiet.problem(uuid),
             )  # fmt: skip
 
     def _last_minute(
-        self, uuid: str, cpus: CpuSet, seen: Interrupts, misses: Mapping[int, int] | None
+        self, uuid: str, came: Mapping[int, int] | None, misses: Mapping[int, int] | None = None
     ) -> LastMinute | None:
-        """Return what disturbed a container since an earlier audit; None without one, or without a process."""
+        """Return what disturbed a container since an earlier audit; None without one, or without a process.
+
+        ``came`` are the interrupts, and ``misses`` those of the last cache, by its own CPUs.
+        """
         reading = self._readings.get(uuid)
         if reading is None:
             self._counts.pop(uuid, None)
             return None
-        came = {cpu: seen.counted[cpu] for cpu in cpus if cpu in seen.counted}
-        missed = None if misses is None else {cpu: misses[cpu] for cpu in cpus}
-        now = Counts(self.clock(), came, reading.remote_kib, reading.throttling, reading.activity, missed)
+        now = Counts(
+            self.clock(), came, reading.remote_kib, reading.throttling, reading.activity, misses, reading.caches
+        )
         earlier = kept(self._counts.get(uuid, ()), now)
         self._counts[uuid] = (*earlier, now)
         found = last_minute(earlier[0], now) if earlier else None
@@ -214,7 +237,10 @@ class Auditor:
             return
         remote = audit_rules.remote(planned, view.pages) if planned.mems else None
         kib = None if remote is None else sum(remote.values()) // 1024
-        self._readings[planned.uuid] = Reading(kib, view.throttling, view.activity)
+        caches = self._quiet.cache_use(planned.uuid)
+        self._readings[planned.uuid] = Reading(kib, view.throttling, view.activity, caches=caches)
+        if not planned.dedicated:
+            self._tasks[planned.uuid] = view.tids
 
     def _device_findings(self, container: Container, planned: Planned, state: RuntimeState) -> Sequence[Finding]:
         plan = held_plan(container)

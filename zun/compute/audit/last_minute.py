@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from zun.compute.quiet.resctrl import CacheUse
 from zun.container.driver.audit import Activity, Throttling
 
 K = TypeVar("K")
@@ -23,15 +24,17 @@ ABOUT_SECONDS = 45.0
 class Counts:
     """One reading. ``at`` is in seconds of a clock that never goes back.
 
-    ``interrupts`` and ``misses`` of the last cache are by CPU of the container.
+    ``interrupts`` and ``misses`` of the last cache are by own CPU of the container; ``interrupts`` is None for one
+    without CPUs of its own.
     """
 
     at: float
-    interrupts: Mapping[int, int]
+    interrupts: Mapping[int, int] | None
     remote_kib: int | None = None
     throttling: Throttling | None = None
     activity: Activity | None = None
     misses: Mapping[int, int] | None = None
+    caches: CacheUse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,13 @@ class LastMinute:
 
     ``switches`` counts how often the kernel took a CPU from a thread that wanted to go on, ``migrations`` how often one
     went to another CPU. ``remote_kib`` is the memory outside of its memory nodes now. ``waited_seconds`` is the time in
-    which some of its threads waited for a CPU, ``stalled_seconds`` that in which all waited.
-    ``interrupts_by_cpu`` has the CPUs to which some came.
+    which some of its threads waited for a CPU, ``stalled_seconds`` that in which all waited. ``interrupts_by_cpu`` has
+    the CPUs to which some came. ``llc_occupancy_kib`` is what it has in the L3 caches now, ``memory_total_mib`` what it
+    moved between these and memory, ``memory_local_mib`` the part of this that stayed on the node of the cache.
     """
 
     seconds: float
-    interrupts: int
+    interrupts: int | None
     switches: int | None = None
     migrations: int | None = None
     remote_kib: int | None = None
@@ -55,6 +59,9 @@ class LastMinute:
     stalled_seconds: float | None = None
     llc_misses: int | None = None
     interrupts_by_cpu: Mapping[int, int] = field(default_factory=dict)
+    llc_occupancy_kib: int | None = None
+    memory_total_mib: int | None = None
+    memory_local_mib: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members, times with milliseconds."""
@@ -66,11 +73,11 @@ def last_minute(before: Counts, now: Counts) -> LastMinute:
     """Return what came between two readings. CPUs that the container had at only one of them do not count."""
     then, since = before.activity or Activity(), now.activity or Activity()
     slow, slower = before.throttling, now.throttling
-    came = _by_cpu(before.interrupts, now.interrupts)
-    misses = None if before.misses is None or now.misses is None else _by_cpu(before.misses, now.misses)
+    came = _grown(before.interrupts, now.interrupts)
+    used, uses = before.caches or CacheUse(), now.caches or CacheUse()
     return LastMinute(
         now.at - before.at,
-        sum(came.values()),
+        _sum(came),
         _of_threads(then.switches, since.switches),
         _of_threads(then.migrations, since.migrations),
         now.remote_kib,
@@ -78,14 +85,12 @@ def last_minute(before: Counts, now: Counts) -> LastMinute:
         None if slow is None or slower is None else grown(slow.seconds, slower.seconds),
         None if then.waited is None or since.waited is None else grown(then.waited, since.waited),
         None if then.stalled is None or since.stalled is None else grown(then.stalled, since.stalled),
-        None if misses is None else sum(misses.values()),
-        {cpu: count for cpu, count in came.items() if count},
+        _sum(_grown(before.misses, now.misses)),
+        {cpu: count for cpu, count in (came or {}).items() if count},
+        None if uses.occupancy is None else uses.occupancy // 1024,
+        _mib(_sum(_grown(used.total, uses.total))),
+        _mib(_sum(_grown(used.local, uses.local))),
     )
-
-
-def _by_cpu(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """Return by how much the counters of the CPUs of both readings have grown."""
-    return {cpu: grown(before[cpu], count) for cpu, count in now.items() if cpu in before}
 
 
 def grown(before: float, now: float) -> Any:
@@ -100,6 +105,21 @@ def kept(earlier: Sequence[Counts], now: Counts) -> tuple[Counts, ...]:
     """
     old = [number for number, each in enumerate(earlier) if now.at - each.at >= ABOUT_SECONDS]
     return tuple(earlier[old[-1] if old else 0 :])
+
+
+def _grown(before: Mapping[K, int] | None, now: Mapping[K, int] | None) -> dict[K, int] | None:
+    """Return by how much the counters of the CPUs or caches of both readings have grown."""
+    if before is None or now is None:
+        return None
+    return {key: grown(before[key], count) for key, count in now.items() if key in before}
+
+
+def _sum(counts: Mapping[K, int] | None) -> int | None:
+    return None if counts is None else sum(counts.values())
+
+
+def _mib(count: int | None) -> int | None:
+    return None if count is None else count >> 20
 
 
 def _of_threads(before: Mapping[K, int] | None, now: Mapping[K, int] | None) -> int | None:

@@ -90,6 +90,8 @@ class ComputeNodeTracker:
                     tuple(device.address for device in plan.devices),
                     owner.removesuffix(_GROWTH),
                     plan.withheld,
+                    plan.cache.ways,
+                    plan.cache.bandwidth,
                 )
                 for owner, plan in usage
                 if plan.dedicated

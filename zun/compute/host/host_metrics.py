@@ -15,13 +15,17 @@ from zun.topology import CellFree, HostTopology, NUMACell, Usage
 from zun.topology.cpuset import union
 from zun.topology.holes import stranded
 
+_OWN = "Containers with CPUs of their own only."
+_COUNTED = "Only on hosts with resctrl."
 _RECENT = {
-    "interrupts": "Device interrupts on the CPUs of a container",
-    "switches": "How often the kernel took a CPU from a thread of a container that wanted to go on",
-    "migrations": "How often threads of a container went to another CPU",
-    "waited_seconds": "Time in which some threads of a container waited for a CPU",
-    "stalled_seconds": "Time in which all threads of a container that wanted a CPU waited for one",
-    "llc_misses": "Misses of the last cache on the CPUs of a container",
+    "interrupts": ("Device interrupts on the CPUs of a container", _OWN),
+    "switches": ("How often the kernel took a CPU from a thread of a container that wanted to go on", _OWN),
+    "migrations": ("How often threads of a container went to another CPU", _OWN),
+    "waited_seconds": ("Time in which some threads of a container waited for a CPU", _OWN),
+    "stalled_seconds": ("Time in which all threads of a container that wanted a CPU waited for one", _OWN),
+    "memory_total_mib": ("MiB that a container moved between L3 caches and memory", _COUNTED),
+    "memory_local_mib": ("MiB that a container moved between L3 caches and memory of the same node", _COUNTED),
+    "llc_misses": ("Misses of the last cache on the CPUs of a container", _OWN),
 }
 """Members of ``LastMinute`` that have a metric of their own; the others have one since the start."""
 
@@ -89,8 +93,12 @@ def _of_readings(readings: Sequence[tuple[str, Reading]]) -> Iterator[_Family]:
     text = "Time that the CPUs of a container waited because its CPU time was used up, at the last audit."
     seconds = [(uuid, each.seconds) for uuid, each in throttled]
     yield _Family("container_throttled_seconds", text, ("container",), seconds, CounterMetricFamily)
-    for name, what in _RECENT.items():
-        text = f"{what} in about the minute before the last audit. Containers with CPUs of their own only."
+    text = f"What a container has in the L3 caches, in KiB, at the last audit. {_COUNTED}"
+    held = [((uuid,), each.caches.occupancy) for uuid, each in readings if each.caches is not None]
+    samples = [(uuid, number // 1024) for uuid, number in held if number is not None]
+    yield _Family("container_llc_occupancy_kib", text, ("container",), samples)
+    for name, (what, whose) in _RECENT.items():
+        text = f"{what} in about the minute before the last audit. {whose}"
         recent = [(uuid, getattr(each.last_minute, name, None)) for uuid, each in readings]
         samples = [((uuid,), number) for uuid, number in recent if number is not None]
         yield _Family(f"container_recent_{name}", text, ("container",), samples)

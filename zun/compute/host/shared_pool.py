@@ -237,7 +237,7 @@ class SharedPool:
         return online | self._pool_beside(plan) if plan.uses_pool else online
 
     def broken_partition(self, uuid: str) -> str | None:
-        """Return what is wrong with the partition of a container, or None."""
+        """Return what is wrong with the partition or the caches of a container, or None."""
         return self._quiet.problem(uuid)
 
     def ordinary_memory(self, plan: Plan, memory: int) -> int:

@@ -19,6 +19,7 @@ from zun.compute.quiet.irqbalance import Irqbalance
 from zun.compute.quiet.kernel_files import KernelFiles
 from zun.compute.quiet.partitions import Partitions
 from zun.compute.quiet.profiles import Profile
+from zun.compute.quiet.resctrl import CacheUse, Resctrl
 from zun.compute.quiet.rules import Claimed, Machine
 from zun.objects.wishes import Interrupts
 from zun.topology import CpuSet
@@ -57,7 +58,13 @@ class Quiet(Protocol):
         """Return what this host can do for each of ``cpus``. ``cgroup_driver`` makes the engine's control groups."""
 
     def problem(self, uuid: str) -> str | None:
-        """Return what is wrong with the partition of a container since the last ``settle``, or None."""
+        """Return what is wrong with the partition or the caches of a container since the last ``settle``, or None."""
+
+    def monitor_tasks(self, tasks: Mapping[str, Collection[int]]) -> None:
+        """Count from now on what the threads of shared containers, by uuid, use of the caches, and of no others."""
+
+    def cache_use(self, uuid: str) -> CacheUse | None:
+        """Return what a container uses of the caches, or None if it is not counted."""
 
     @property
     def stuck(self) -> Mapping[int, str]:
@@ -76,6 +83,12 @@ class NoQuiet:
         return NO_ABILITIES
 
     def problem(self, uuid: str) -> str | None:
+        return None
+
+    def monitor_tasks(self, tasks: Mapping[str, Collection[int]]) -> None:
+        pass
+
+    def cache_use(self, uuid: str) -> CacheUse | None:
         return None
 
 
@@ -99,7 +112,8 @@ class QuietKernel:
         self._profiles = offered or {}
         self._irqbalance = Irqbalance(root / "proc/net/unix")
         self._partitions = Partitions(root)
-        self._broken: dict[str, str] = {}
+        self._resctrl = Resctrl(root)
+        self._broken: Mapping[str, str] = {}
         self._turn = threading.Lock()
         self._settled: Sequence[Claimed] | None = None
         self.stuck: Mapping[int, str] = {}
@@ -110,7 +124,7 @@ class QuietKernel:
             claims = self._claims()
             if claims == self._settled and not thorough:
                 return
-            self._partition(claims)
+            self._part(claims)
             try:
                 self._settle(claims)
             except OSError as exc:
@@ -121,11 +135,21 @@ class QuietKernel:
     def problem(self, uuid: str) -> str | None:
         return self._broken.get(uuid)
 
-    def _partition(self, claims: Sequence[Claimed]) -> None:
-        broken = self._partitions.settle(rules.partitions(claims))
+    def monitor_tasks(self, tasks: Mapping[str, Collection[int]]) -> None:
+        with self._turn:
+            self._resctrl.monitor_tasks(tasks)
+
+    def cache_use(self, uuid: str) -> CacheUse | None:
+        return self._resctrl.cache_use(uuid)
+
+    def _part(self, claims: Sequence[Claimed]) -> None:
+        """Give containers what they do not share with others: CPUs, and parts of the caches."""
+        partitions = self._partitions.settle(rules.partitions(claims))
+        caches = self._resctrl.settle(claims)
+        broken = {**caches, **partitions}
         for uuid, why in broken.items():
             if self._broken.get(uuid) != why:
-                LOG.warning("Container %s has no partition: %s", uuid, why)
+                LOG.warning("Container %s has no %s: %s", uuid, "partition" if uuid in partitions else "caches", why)
         self._broken = broken
 
     def _settle(self, claims: Sequence[Claimed]) -> None:
@@ -191,8 +215,11 @@ class QuietKernel:
 
     def abilities(self, cpus: Collection[int], cgroup_driver: str) -> Abilities:
         can, notes = set(), []
-        if self._partitions.problem(cgroup_driver) is None:
+        why = self._partitions.problem(cgroup_driver)
+        if why is None:
             can.add(traits.CPU_PARTITIONS)
+        else:
+            notes.append(f"CPUs cannot be partitions: {why}")
         if self._option != FIXED:
             if os.access(self._root / rules.DEFAULT_AFFINITY, os.W_OK):
                 can.add(traits.MOVES_INTERRUPTS)

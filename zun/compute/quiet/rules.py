@@ -31,7 +31,8 @@ WORKERS_ASKED = "sys/devices/virtual/workqueue/cpumask_requested"
 class Claimed:
     """The own CPUs of a container with what it wishes of them, and the PCI addresses of its devices.
 
-    ``kept`` are CPUs that nothing runs on while it has its own.
+    ``kept`` are CPUs that nothing runs on while it has its own. ``cache_ways`` and ``memory_bandwidth`` (percent) are
+    its part of each L3 that one of ``cpus`` uses.
     """
 
     cpus: CpuSet
@@ -39,6 +40,8 @@ class Claimed:
     devices: tuple[str, ...] = ()
     uuid: str = ""
     kept: CpuSet = NO_CPUS
+    cache_ways: int = 0
+    memory_bandwidth: int = 0
 
     @property
     def all_cpus(self) -> CpuSet:

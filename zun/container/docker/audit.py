@@ -158,6 +158,7 @@ def pinning_view(
         engine=cpus_of(root, _value(first, b"PPid:").decode() or "0"),
         weight=None if weight is None else weight[0],
         activity=activity(root, tids, pressed.directory if pressed is not None else None) if counted else None,
+        tids=tuple(tids),
     )
 
 

@@ -82,7 +82,7 @@ class PinningView:
     ``throttling`` is None if the kernel does not limit CPU time of groups.
     ``engine`` is as in ``KernelView``.
     ``weight`` is the group's weight of CPU time, 39 for one CPU; None if the kernel does not weigh groups.
-    ``activity`` is None for a shared container.
+    ``activity`` is None for a shared container. ``tids`` are the ids of all its threads.
     """
 
     cgroup_cpus: CpuSet
@@ -95,6 +95,7 @@ class PinningView:
     engine: CpuSet | None = None
     weight: int | None = None
     activity: Activity | None = None
+    tids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class AuditedKernel:
             anonymous=pages,
             throttling=self.throttling.get(uuid),
             activity=self.activity.get(uuid),
+            tids=tuple(each.tid for each in threads),
         )
 
     def migrate(self, uuid: str, mems: CpuSet) -> None:

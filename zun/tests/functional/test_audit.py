@@ -434,6 +434,7 @@ def test_last_minute_is_told_from_the_second_audit_on(cloud, context, driver, de
         "seconds": 60.0, "interrupts": 2, "switches": 4, "migrations": 0, "remote_kib": 0, "throttled_periods": None,
         "throttled_seconds": None, "waited_seconds": 0.25, "stalled_seconds": 0.0, "llc_misses": 20,
         "interrupts_by_cpu": dict.fromkeys(map(str, CpuSet(dedicated.cpuset["cpuset_cpus"])), 1),
+        "llc_occupancy_kib": None, "memory_total_mib": None, "memory_local_mib": None,
     }  # fmt: skip
     assert cloud.compute_api.stats(context, dedicated)["last_minute"]["switches"] == 4
     assert cloud.compute_api.stats(context, shared)["last_minute"] is None

@@ -113,8 +113,8 @@ def test_isolation_option_prints_isolation_with_same_exit_code():
     assert code == 1
     assert printed.splitlines() == [
         '"Container","Name","CPUs","Asked","Reached","Interrupts","IRQs","Network softirqs","Whole cores","Stuck",'
-        '"Last minute"',
-        '"c-1","web","2-3","core","l3",12,"24,30",34,True,"",""',
+        '"Last minute","Problem"',
+        '"c-1","web","2-3","core","l3",12,"24,30",34,True,"","",""',
     ]
 
 

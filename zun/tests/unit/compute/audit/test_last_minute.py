@@ -6,7 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.compute.audit.last_minute import ABOUT_SECONDS, Counts, LastMinute, kept, last_minute
+from zun.compute.quiet.resctrl import CacheUse
 from zun.container.driver.audit import Activity, Throttling
+
+MIB = 1 << 20
 
 
 def activity(switches=None, migrations=None, waited=None, stalled=None):
@@ -55,6 +58,16 @@ def came(by_cpu):
             LastMinute(60, 0, 1), id="told-only-once",
         ),
         pytest.param(Counts(0, {}, activity=activity({7: 1})), Counts(60, {}), LastMinute(60, 0), id="not-told-now"),
+        pytest.param(Counts(0, None), Counts(60, None), LastMinute(60, None), id="no-cpus-of-its-own"),
+        pytest.param(
+            Counts(0, {}, caches=CacheUse(0, {"0": 5 * MIB, "1": 9 * MIB}, {"0": 0})),
+            Counts(60, {}, caches=CacheUse(4096, {"0": 7 * MIB, "1": 2 * MIB, "2": 50 * MIB}, {"0": MIB - 1})),
+            LastMinute(60, 0, llc_occupancy_kib=4, memory_total_mib=4, memory_local_mib=0), id="caches",
+        ),
+        pytest.param(
+            Counts(0, {}), Counts(60, {}, caches=CacheUse(4096, {"0": 1}, None)),
+            LastMinute(60, 0, llc_occupancy_kib=4), id="caches-told-only-once",
+        ),
     ],
 )  # fmt: skip
 def test_last_minute(before, now, expected):
@@ -65,19 +78,22 @@ NUMBERS = st.integers(0, 2**40)
 THREADS = st.none() | st.dictionaries(st.integers(1, 6), NUMBERS)
 TIMES = st.none() | st.floats(0, 1e9)
 READINGS = st.builds(
-    Counts, st.just(0.0), st.dictionaries(st.integers(0, 4), NUMBERS), st.none() | NUMBERS,
+    Counts, st.just(0.0), st.none() | st.dictionaries(st.integers(0, 4), NUMBERS), st.none() | NUMBERS,
     st.none() | st.builds(Throttling, NUMBERS, st.floats(0, 1e9)),
     st.none() | st.builds(Activity, THREADS, THREADS, TIMES, TIMES), THREADS,
+    st.none() | st.builds(CacheUse, st.none() | NUMBERS, THREADS, THREADS),
 )  # fmt: skip
 
 
 @given(READINGS, READINGS)
 def test_no_difference_is_negative_or_more_than_is_shown(before, now):
     found = last_minute(before, now)
-    *amounts, by_cpu = dataclasses.astuple(found)
+    amounts = [value for value in dataclasses.astuple(found) if not isinstance(value, dict)]
     assert all(value is None or value >= 0 for value in amounts)
-    assert found.interrupts == sum(by_cpu.values()) <= sum(now.interrupts.values())
+    came = sum(found.interrupts_by_cpu.values())
+    assert came == 0 if found.interrupts is None else found.interrupts == came <= sum(now.interrupts.values())
     assert found.llc_misses is None or found.llc_misses <= sum(now.misses.values())
+    assert found.memory_total_mib is None or found.memory_total_mib << 20 <= sum(now.caches.total.values())
     shown = now.activity or Activity()
     assert found.switches is None or found.switches <= sum(shown.switches.values())
     assert found.migrations is None or found.migrations <= sum(shown.migrations.values())

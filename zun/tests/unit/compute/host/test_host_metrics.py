@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from zun.compute.audit.auditor import Reading
 from zun.compute.audit.last_minute import LastMinute
+from zun.compute.quiet.resctrl import CacheUse
 from zun.container.driver.audit import Throttling
 from zun.tests.unit.compute.host.collected import collector
 from zun.tests.unit.topology.build import smt_host
@@ -97,7 +98,8 @@ def test_readings_of_containers_with_a_claim():
         "web": Reading(512, Throttling(3, 1.5)),
         "deleted": Reading(9, Throttling(9, 9), last_minute=LastMinute(60.0, 9)),
     }
-    readings["sql"] = Reading(None, None, last_minute=LastMinute(60.0, 3, switches=4, waited_seconds=0.5))
+    recent = LastMinute(60.0, 3, switches=4, waited_seconds=0.5, memory_total_mib=30, memory_local_mib=20)
+    readings["sql"] = Reading(None, None, last_minute=recent, caches=CacheUse(8192, {}, {}))
     read = samples(collector("one", host, usage, readings=readings))
     assert {name: value for name, value in read.items() if "zun_compute_container" in name} == {
         'zun_compute_container_remote_kib{container="web",host="one"}': 512,
@@ -106,6 +108,9 @@ def test_readings_of_containers_with_a_claim():
         'zun_compute_container_recent_interrupts{container="sql",host="one"}': 3,
         'zun_compute_container_recent_switches{container="sql",host="one"}': 4,
         'zun_compute_container_recent_waited_seconds{container="sql",host="one"}': 0.5,
+        'zun_compute_container_recent_memory_total_mib{container="sql",host="one"}': 30,
+        'zun_compute_container_recent_memory_local_mib{container="sql",host="one"}': 20,
+        'zun_compute_container_llc_occupancy_kib{container="sql",host="one"}': 8,
     }
 
 
