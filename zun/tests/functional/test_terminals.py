@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from keystonemiddleware import audit
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 from zun.cmd import wsproxy
@@ -387,14 +387,21 @@ def test_strangers_take_no_thread(request, cloud, context, container, kind, said
         held = list(strangers(stack, proxy, 400, said))
         wait_for(lambda: sum(map(closed, held)) >= 400 - listener.WAITING_OF_CLIENT)
         assert threading.active_count() <= before + console_proxy.LOGIN_THREADS
-        if kind == "secure":
-            context_ = ssl.create_default_context()
-            context_.check_hostname, context_.verify_mode = False, ssl.CERT_NONE
-            query = urllib.parse.urlsplit(issued(context, container)).query
-            terminal = connect(f"wss://127.0.0.1:{proxy.port}/?{query}", ssl=context_, open_timeout=20)
-        else:
-            terminal = session(proxy, issued(context, container))
-        with terminal:
+        unchecked = ssl.create_default_context()
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+
+        def entered():
+            """Return a terminal, or None if one of the strangers came in only now and took the place."""
+            url = issued(context, container)
+            try:
+                if kind == "proxy":
+                    return session(proxy, url)
+                query = urllib.parse.urlsplit(url).query
+                return connect(f"wss://127.0.0.1:{proxy.port}/?{query}", ssl=unchecked, open_timeout=20)
+            except InvalidMessage:
+                return None
+
+        with wait_for(entered) as terminal:
             terminal.send(b"hello")
             assert terminal.recv(timeout=60) == b"hello"
 

@@ -553,14 +553,14 @@ def test_statuses_that_allow_deletion(admin_api, placed, compute, host_up, statu
 def test_somebody_else_was_quicker(api, placed, compute, monkeypatch):
     """The status changes between our look at it and our writing: the answer is the one of a moment later."""
     container = placed("Stopped")
-    original = Container.get_by_ident
+    original = db.find
 
-    def overtaken(context, ident, *more):
-        found = original(context, ident, *more)
+    def overtaken(*args, **how):
+        found = original(*args, **how)
         db.update(container.uuid, {"status": "Deleting"})
         return found
 
-    monkeypatch.setattr(Container, "get_by_ident", overtaken)
+    monkeypatch.setattr(db, "find", overtaken)
     reply = api.post(f"/v1/containers/{container.uuid}/reboot")
     assert reply.refusal == (409, "invalid-state-exception")
     assert "Deleting" in reply.error["detail"]
