@@ -103,6 +103,10 @@ CODES: Mapping[str, HostCode | RefusalCode] = {
 }
 
 
+_OF_CACHES = {"cache_ways": "ways", "cache_mib": "MiB", "memory_bandwidth": "% memory bandwidth"}
+"""Fields that are left out if nothing is wanted, with their units."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     hostname: str
@@ -338,7 +342,7 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
     if wanted.wants_cache and not nearest.wants_cache:
         conditions.append("without a part of the L3 caches")
     else:
-        for name, unit in (("cache_ways", "ways"), ("cache_mib", "MiB"), ("memory_bandwidth", "% memory bandwidth")):
+        for name, unit in _OF_CACHES.items():
             if getattr(nearest, name) != getattr(wanted, name):
                 conditions.append(f"with {getattr(nearest, name)} {unit} of each L3 cache")
     conditions += _device_conditions(nearest, wanted)
@@ -479,7 +483,8 @@ def _changes(host: HostState, spec: RequestSpec, refusal: Refusal | None, fits: 
             continue
         if fits(host, replace(spec, placement=change.request)):
             after = _fields(change.request)
-            differing = {name: after.get(name) for name in {**before, **after} if after.get(name) != before.get(name)}
+            differing = {name: value for name, value in after.items() if value != before.get(name)}
+            differing |= {name: None for name in _OF_CACHES if name in before and name not in after}
             if differing:  # the API has no fields for some conditions
                 yield {"dimension": str(change.dimension), "change": differing}
 
