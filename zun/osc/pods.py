@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the template of a capsule from the manifest of a Kubernetes Pod. No I/O.
+
+Source: the API reference of Kubernetes, Pod v1, and its pages on quantities and on the static policy of the kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any, NamedTuple
+
+MIB = 1 << 20
+SIZE_OF_EMPTY = 1024
+"""MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
+
+_UNITS = {
+    **{"": Fraction(1), "m": Fraction(1, 1000)},
+    **{unit: Fraction(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": Fraction(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)([A-Za-z]*)")
+_REFERENCE = re.compile(r"\$?\$\(([^()]+)\)")
+
+_NO_CONFIG = "there are no ConfigMaps and Secrets here: give the value"
+_ANYTHING = object()
+_OF_CLUSTER: Mapping[str, Any] = {
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": _ANYTHING,
+    "nodeName": _ANYTHING,
+    "preemptionPolicy": "PreemptLowerPriority",
+    "priority": 0,
+    "schedulerName": "default-scheduler",
+    "serviceAccount": "default",
+    "serviceAccountName": "default",
+    "automountServiceAccountToken": False,
+    "terminationGracePeriodSeconds": 30,
+    "tolerations": _ANYTHING,
+    "hostNetwork": False,
+    "hostPID": False,
+    "hostIPC": False,
+    "hostUsers": True,
+    "shareProcessNamespace": False,
+}
+"""Members of a Pod that mean nothing here with these values: a cluster writes them into every Pod."""
+_OF_CLUSTER_IN_CONTAINERS: Mapping[str, Any] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "resizePolicy": _ANYTHING,
+    "stdinOnce": False,
+}
+_OF_CLUSTER_IN_METADATA: Mapping[str, Any] = {
+    **dict.fromkeys(
+        ("creationTimestamp", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion",
+         "selfLink", "uid"),
+        _ANYTHING,
+    ),
+    "namespace": "default",
+}  # fmt: skip
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+_WHY: Mapping[str, str] = {
+    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), "a capsule has no probes"),
+    "lifecycle": "a capsule has no hooks",
+    "securityContext": "a capsule has no security contexts",
+    "envFrom": _NO_CONFIG,
+    "volumeDevices": "ask for devices by alias instead",
+    "restartPolicy": "an init container runs to its end: make it one of containers",
+    "namespace": "projects take the place of namespaces",
+    **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), "a capsule is apart from its host"),
+    **dict.fromkeys(
+        ("affinity", "nodeSelector", "topologySpreadConstraints"), "name traits or aggregates in spec.placement instead"
+    ),
+    **dict.fromkeys(("subPath", "subPathExpr"), "a whole volume is mounted"),
+    **dict.fromkeys(("hostPort", "hostIP"), "the host chooses the port; published_ports of the capsule tells it"),
+    "medium": "its size is on disk; a tmpfs is for single containers",
+    "terminationGracePeriodSeconds": "a container has the engine's own time to end, 10 seconds",
+    **dict.fromkeys(("serviceAccount", "serviceAccountName"), "there are no service accounts here"),
+    "imagePullSecrets": "create a registry with its password instead",
+}
+_TEMPLATED = {
+    "Deployment": "its Pod is created once",
+    "ReplicaSet": "its Pod is created once",
+    "ReplicationController": "its Pod is created once",
+    "StatefulSet": "its Pod is created once, without claims of volumes",
+    "DaemonSet": "its Pod is created once, on one host",
+    "Job": "its Pod is created once, and a failure is not counted",
+}
+
+
+class Translated(NamedTuple):
+    """The template of a capsule, and what of the manifest it does not keep: each ``path: reason``."""
+
+    template: dict[str, Any]
+    lost: tuple[str, ...]
+
+
+def is_manifest(given: Any) -> bool:
+    """Return whether a document is a manifest of Kubernetes, of whatever kind."""
+    return isinstance(given, Mapping) and "apiVersion" in given
+
+
+def translated(manifest: Mapping[str, Any]) -> Translated:
+    """Return the capsule for a Pod, or for the Pod of a workload such as a Deployment.
+
+    A container of a Pod has CPUs of its own, as with the static policy of the kubelet, if every container requests
+    whole CPUs and memory and has the same as limits. Raise ValueError, naming the path, for a document that is no Pod.
+    """
+    kind = manifest.get("kind")
+    found = _Pod()
+    if kind in _TEMPLATED:
+        found.lose("kind", f"of a {kind} {_TEMPLATED[kind]}")
+        pod, at = _object(_object(manifest, "spec", ""), "template", "spec"), "spec.template."
+        name = _object(manifest, "metadata", "").get("name")
+        pod = {**pod, "metadata": {"name": name, **(pod.get("metadata") or {})}}
+        replicas = manifest["spec"].get("replicas", 1)
+        if replicas != 1:
+            found.lose("spec.replicas", "a capsule is one")
+    elif kind == "Pod":
+        pod, at = manifest, ""
+    else:
+        raise ValueError(f"kind: {kind!r} cannot become a capsule, a Pod can")
+    template = found.template(pod, at)
+    return Translated(template, tuple(found.lost))
+
+
+def amount(value: Any, path: str) -> Fraction:
+    """Return a quantity of Kubernetes. Examples: 500m is 1/2, 1Gi is 1073741824. Raise ValueError, naming the path."""
+    match = _QUANTITY.fullmatch(str(value).strip())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"{path}: {value!r} is no quantity, for example 500m or 1Gi")
+    return Fraction(match[1]) * _UNITS[match[2]]
+
+
+@dataclass(slots=True)
+class _Pod:
+    """One translation. ``lost`` grows while the manifest is read."""
+
+    lost: list[str] = field(default_factory=list)
+
+    def lose(self, path: str, why: str) -> None:
+        self.lost.append(f"{path}: {why}")
+
+    def others(self, given: Mapping[str, Any], path: str, kept: Sequence[str], usual: Mapping[str, Any]) -> None:
+        """Note the members of ``given`` that are neither ``kept`` nor empty nor have their ``usual`` value."""
+        for name, value in given.items():
+            if name in kept or value in (None, {}, [], "") or usual.get(name) in (_ANYTHING, value):
+                continue
+            self.lose(f"{path}{name}", _WHY.get(name, "a capsule has no such member"))
+
+    def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
+        metadata, spec = _object(pod, "metadata", at), _object(pod, "spec", at)
+        self.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
+        kept = ("containers", "initContainers", "volumes", "restartPolicy")
+        self.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
+        volumes = dict(self.volumes(_list(spec, "volumes", f"{at}spec."), f"{at}spec.volumes"))
+        parts = {
+            part: [
+                self.container(each, f"{at}spec.{part}[{number}]", volumes)
+                for number, each in enumerate(_list(spec, part, f"{at}spec."))
+            ]
+            for part in ("initContainers", "containers")
+        }
+        if not parts["containers"]:
+            raise ValueError(f"{at}spec.containers: a Pod has one at least")
+        members = [*parts["initContainers"], *parts["containers"]]
+        used = {mount["name"] for each in members for mount in each.get("volumeMounts", ())}
+        made: dict[str, Any] = {name: value for name, value in parts.items() if value}
+        if spec.get("restartPolicy"):
+            made["restartPolicy"] = spec["restartPolicy"]
+        if mounted := [{"name": name, **volume} for name, volume in volumes.items() if name in used]:
+            made["volumes"] = mounted
+        if self.is_dedicated(spec, at):
+            made["placement"] = {"cpu_policy": "dedicated"}
+        about = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
+        if "annotations" in about:
+            about["annotations"] = {name: text for name, text in about["annotations"].items() if name != _APPLIED}
+        return {"kind": "capsule", "capsuleVersion": "beta", "metadata": about, "spec": made}
+
+    def container(self, given: Any, path: str, volumes: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(given, Mapping) or not given.get("image"):
+            raise ValueError(f"{path}.image: it is missing")
+        kept = ("name", "image", "command", "args", "workingDir", "imagePullPolicy", "env", "ports", "resources",
+                "volumeMounts", "stdin", "tty")  # fmt: skip
+        self.others(given, f"{path}.", kept, _OF_CLUSTER_IN_CONTAINERS)
+        made = {name: given[name] for name in ("name", "image", "command", "args", "stdin", "tty") if given.get(name)}
+        if given.get("workingDir"):
+            made["workDir"] = given["workingDir"]
+        if given.get("imagePullPolicy"):
+            made["imagePullPolicy"] = given["imagePullPolicy"]
+        env = dict(self.variables(_list(given, "env", f"{path}."), f"{path}.env"))
+        if env:
+            made["env"] = env
+        self.references(given, env, path)
+        if ports := list(self.ports(_list(given, "ports", f"{path}."), f"{path}.ports")):
+            made["ports"] = ports
+        if requests := self.requests(_object(given, "resources", f"{path}."), f"{path}.resources"):
+            made["resources"] = {"requests": requests}
+        if mounts := list(self.mounts(_list(given, "volumeMounts", f"{path}."), f"{path}.volumeMounts", volumes)):
+            made["volumeMounts"] = mounts
+        return made
+
+    def variables(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
+        for number, each in enumerate(given):
+            if each.get("valueFrom"):
+                self.lose(f"{path}[{number}].valueFrom", _NO_CONFIG)
+            else:
+                yield _named(each, f"{path}[{number}]"), str(each.get("value", ""))
+
+    def references(self, given: Mapping[str, Any], env: Mapping[str, str], path: str) -> None:
+        """Note ``$(NAME)`` of a variable of the container, which a kubelet would replace. ``$$(NAME)`` is a text."""
+        words = [
+            *(
+                (f"{path}.{part}[{at}]", word)
+                for part in ("command", "args")
+                for at, word in enumerate(given.get(part) or ())
+            ),
+            *((f"{path}.env: {name}", text) for name, text in env.items()),
+        ]
+        for where, word in words:
+            for match in _REFERENCE.finditer(str(word)):
+                if match[1] in env and not match[0].startswith("$$"):
+                    self.lose(where, f"{match[0]} is not replaced by the variable: write its value")
+
+    def ports(self, given: Sequence[Any], path: str) -> Iterator[dict[str, Any]]:
+        for number, each in enumerate(given):
+            where = f"{path}[{number}]"
+            self.others(each, f"{where}.", ("containerPort", "protocol", "name"), {})
+            protocol = str(each.get("protocol") or "TCP").upper()
+            yield {"containerPort": _named(each, where, "containerPort"), "protocol": protocol}
+
+    def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Return the CPUs and MiB that a container claims: memory up to its limit, because that is what it may use."""
+        requests, limits = _object(given, "requests", f"{path}."), _object(given, "limits", f"{path}.")
+        self.others(given, f"{path}.", ("requests", "limits"), {})
+        for part, found in (("requests", requests), ("limits", limits)):
+            for name in found.keys() - {"cpu", "memory"}:
+                self.lose(f"{path}.{part}.{name}", "ask for devices by alias, and for disk by the size of a volume")
+        made: dict[str, Any] = {}
+        cpu = requests.get("cpu", limits.get("cpu"))
+        if cpu is not None:
+            cpus = amount(cpu, f"{path}: cpu")
+            made["cpu"] = int(cpus) if cpus == int(cpus) else float(cpus)
+            if "cpu" in limits and amount(limits["cpu"], f"{path}.limits.cpu") > cpus:
+                self.lose(f"{path}.limits.cpu", "a container gets the CPUs that it requests, and no more")
+        memory = limits.get("memory", requests.get("memory"))
+        if memory is not None:
+            made["memory"] = ceil(amount(memory, f"{path}: memory") / MIB)
+        return made
+
+    def is_dedicated(self, spec: Mapping[str, Any], at: str) -> bool:
+        """Return whether every container would have CPUs of its own in Kubernetes. Note it if only some would."""
+        places = [
+            (f"{at}spec.{part}[{number}]", _object(each, "resources", ""))
+            for part in ("initContainers", "containers")
+            for number, each in enumerate(_list(spec, part, f"{at}spec."))
+        ]
+        guaranteed = all(_is_guaranteed(resources) for _, resources in places)
+        whole = [path for path, resources in places if guaranteed and _is_whole(resources)]
+        if whole and len(whole) < len(places):
+            self.lose(f"{whole[0]}.resources", "its CPUs are not its own: all containers must request whole ones")
+        return bool(whole) and len(whole) == len(places)
+
+    def volumes(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        for number, each in enumerate(given):
+            where = f"{path}[{number}]"
+            volume = _named(each, where)
+            kinds = [name for name in each if name != "name"]
+            kind = kinds[0] if kinds else "emptyDir"
+            value, at = each.get(kind) or {}, f"{where}.{kind}"
+            if kind == "emptyDir":
+                self.others(value, f"{at}.", ("sizeLimit",), {})
+                mib = SIZE_OF_EMPTY
+                if value.get("sizeLimit"):
+                    mib = ceil(amount(value["sizeLimit"], f"{at}.sizeLimit") / MIB)
+                else:
+                    self.lose(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
+                yield volume, {"local": {"size": f"{mib}M"}}
+            elif kind == "persistentVolumeClaim":
+                self.others(value, f"{at}.", ("claimName", "readOnly"), {})
+                yield volume, {"volume": {"name": _named(value, at, "claimName")}}
+            elif kind == "cinder":
+                self.others(value, f"{at}.", ("volumeID", "readOnly", "fsType"), {})
+                yield volume, {"cinder": {"volumeID": _named(value, at, "volumeID")}}
+            elif kind != "projected" or not volume.startswith("kube-api-access"):
+                self.lose(at, _NO_CONFIG if kind in ("configMap", "secret", "projected") else "no such kind of volume")
+
+    def mounts(self, given: Sequence[Any], path: str, volumes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the mounts of volumes that are kept. The volume of another mount is noted already."""
+        for number, each in enumerate(given):
+            where = f"{path}[{number}]"
+            if (volume := _named(each, where)) in volumes:
+                usual = {"mountPropagation": "None", "recursiveReadOnly": "Disabled"}
+                self.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
+                made = {"name": volume, "mountPath": _named(each, where, "mountPath")}
+                yield {**made, "readOnly": True} if each.get("readOnly") else made
+
+
+def _is_guaranteed(resources: Mapping[str, Any]) -> bool:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    return all(
+        name in limits and amount(requests.get(name, limits[name]), name) == amount(limits[name], name) > 0
+        for name in ("cpu", "memory")
+    )
+
+
+def _is_whole(resources: Mapping[str, Any]) -> bool:
+    return amount(resources["limits"]["cpu"], "cpu") % 1 == 0
+
+
+def _named(given: Mapping[str, Any], path: str, name: str = "name") -> Any:
+    """Return a member that must be there."""
+    if given.get(name) in (None, ""):
+        raise ValueError(f"{path}.{name}: it is missing")
+    return given[name]
+
+
+def _object(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
+    value = given.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{at}{name}: it must be an object")
+    return value
+
+
+def _list(given: Mapping[str, Any], name: str, at: str) -> Sequence[Any]:
+    value = given.get(name) or ()
+    if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+        raise ValueError(f"{at}{name}: it must be a list of objects")
+    return value

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``capsule create --file`` with the manifest of a Kubernetes Pod, against a real HTTP server."""
+
+import logging
+
+import pytest
+from osc_lib import exceptions
+
+from zun.osc.capsules import CreateCapsule
+from zun.tests.functional.osc.recorder import asked_by
+
+CAPSULE = {"uuid": "k-1", "name": "web", "status": "Creating", "addresses": {}, "containers": []}
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - name: nginx
+    image: nginx
+    env: [{name: LEVEL, value: info}]
+    resources: {limits: {cpu: "2", memory: 1Gi}}
+"""
+PROBED = POD + "    livenessProbe: {httpGet: {port: 80}}\n"
+
+
+def run(tmp_path, text, *argv):
+    """What was asked."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(text)
+    return asked_by(CreateCapsule, ["--file", str(file), *argv], {("POST", "/v1/capsules/"): (202, CAPSULE)}, "1.51")
+
+
+def test_pod_is_created_as_a_capsule(tmp_path):
+    (asked,) = run(tmp_path, POD)
+    template = asked.body["template"]
+    assert asked.version == "1.41" and (template["kind"], template["metadata"]) == ("capsule", {"name": "web"})
+    assert template["spec"]["placement"] == {"cpu_policy": "dedicated"}
+    (container,) = template["spec"]["containers"]
+    assert container["env"] == {"LEVEL": "info"}
+    assert container["resources"] == {"requests": {"cpu": 2, "memory": 1024}}
+
+
+def test_what_is_lost_is_an_error_that_names_each_path(tmp_path):
+    with pytest.raises(exceptions.CommandError) as caught:
+        run(tmp_path, PROBED)
+    assert "\n  spec.containers[0].livenessProbe: a capsule has no probes\n" in str(caught.value)
+    assert str(caught.value).endswith("give --lenient to create it without.")
+
+
+def test_what_is_lost_is_a_warning_with_lenient(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "zun.osc.capsules"):
+        (asked,) = run(tmp_path, PROBED, "--lenient")
+    assert "livenessProbe" not in str(asked.body) and "livenessProbe: a capsule has no probes" in caplog.text
+
+
+def test_what_is_no_pod_is_refused_and_not_sent(tmp_path):
+    with pytest.raises(exceptions.CommandError, match="kind: 'Service' cannot become a capsule"):
+        run(tmp_path, "apiVersion: v1\nkind: Service\n", "--lenient")

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of Kubernetes as capsules: what is kept, what is listed by its path, and what is no Pod."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zun.api.schemas import capsules as schemas
+from zun.osc.pods import amount, is_manifest, translated
+
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def pod(*containers, metadata=None, **spec):
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", **(metadata or {})},
+        "spec": {"containers": list(containers) or [{"name": "web", "image": "nginx"}], **spec},
+    }  # fmt: skip
+
+
+def one(**members):
+    return pod({"name": "web", "image": "nginx", **members})
+
+
+def equal(cpu, memory):
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+def capsule_of(manifest):
+    """The capsule of a Pod of which nothing is lost. The service accepts its template."""
+    template, lost = translated(manifest)
+    assert lost == ()
+    schemas.CREATE({"template": template})
+    return template["spec"]
+
+
+def test_pod_of_everything_that_a_capsule_has():
+    first = {
+        "name": "web", "image": "nginx:1", "command": ["/bin/sh", "-c"], "args": ["exec nginx"], "workingDir": "/srv",
+        "imagePullPolicy": "IfNotPresent", "env": [{"name": "LEVEL", "value": "info"}, {"name": "EMPTY"}],
+        "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 53, "protocol": "udp"}],
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data"}, {"name": "kept", "mountPath": "/kept", "readOnly": True},
+        ],
+        "stdin": True, "tty": True, "resources": equal("500m", "64Mi"),
+    }  # fmt: skip
+    manifest = pod(
+        first, initContainers=[{"image": "busybox"}], restartPolicy="OnFailure",
+        volumes=[
+            {"name": "data", "emptyDir": {"sizeLimit": "1Gi"}},
+            {"name": "kept", "persistentVolumeClaim": {"claimName": "claim"}},
+            {"name": "unused", "emptyDir": {"sizeLimit": "1Mi"}},
+        ],
+        metadata={"labels": {"app": "web"}, "annotations": {"a": "b", APPLIED: "x"}},
+    )  # fmt: skip
+    template, lost = translated(manifest)
+    schemas.CREATE({"template": template})
+    assert lost == () and template["metadata"] == {"name": "web", "labels": {"app": "web"}, "annotations": {"a": "b"}}
+    assert template["spec"] == {
+        "initContainers": [{"image": "busybox"}],
+        "containers": [
+            {
+                "name": "web", "image": "nginx:1", "command": ["/bin/sh", "-c"], "args": ["exec nginx"],
+                "workDir": "/srv", "imagePullPolicy": "IfNotPresent", "env": {"LEVEL": "info", "EMPTY": ""},
+                "ports": [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}],
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data"}, {"name": "kept", "mountPath": "/kept", "readOnly": True},
+                ],
+                "stdin": True, "tty": True, "resources": {"requests": {"cpu": 0.5, "memory": 64}},
+            }
+        ],
+        "restartPolicy": "OnFailure",
+        "volumes": [{"name": "data", "local": {"size": "1024M"}}, {"name": "kept", "volume": {"name": "claim"}}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("containers", "inits", "policy"),
+    [
+        pytest.param([equal("2", "1Gi")], [], "dedicated", id="whole"),
+        pytest.param([equal(2, "1Gi"), equal("1000m", "64Mi")], [], "dedicated", id="1000m-is-whole"),
+        pytest.param([{"limits": {"cpu": 1, "memory": "1Gi"}}], [], "dedicated", id="requests-follow-limits"),
+        pytest.param([equal("1500m", "1Gi")], [], None, id="a-part-of-a-cpu"),
+        pytest.param([{"requests": {"cpu": 2, "memory": "1Gi"}}], [], None, id="without-limits"),
+        pytest.param([{**equal(2, "1Gi"), "limits": {"cpu": 2}}], [], None, id="without-limit-of-memory"),
+        pytest.param([equal(2, "1Gi")], [{"requests": {"cpu": 1}}], None, id="init-container-without-limits"),
+        pytest.param([equal(2, "1Gi"), {}], [], None, id="beside-one-of-best-effort"),
+    ],
+)
+def test_cpus_are_dedicated_as_by_the_static_policy(containers, inits, policy):
+    made = [{"image": "nginx", "resources": each} for each in containers]
+    spec = capsule_of(pod(*made, initContainers=[{"image": "nginx", "resources": each} for each in inits]))
+    assert spec.get("placement", {}).get("cpu_policy") == policy
+
+
+def test_container_that_alone_would_have_own_cpus_is_told():
+    parts = [{"image": "nginx", "resources": equal("500m", "1Gi")}, {"image": "nginx", "resources": equal(1, "1Gi")}]
+    template, lost = translated(pod(*parts))
+    assert "placement" not in template["spec"]
+    assert lost == ("spec.containers[1].resources: its CPUs are not its own: all containers must request whole ones",)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "lost"),
+    [
+        (one(livenessProbe={"httpGet": {"port": 80}}), "spec.containers[0].livenessProbe: a capsule has no probes"),
+        (one(securityContext={"runAsUser": 1}), "spec.containers[0].securityContext: a capsule has no security"),
+        (one(envFrom=[{"configMapRef": {"name": "x"}}]), "spec.containers[0].envFrom: there are no ConfigMaps"),
+        (
+            one(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x"}}}]),
+            "spec.containers[0].env[0].valueFrom: there are no ConfigMaps",
+        ),
+        (
+            one(env=[{"name": "A", "value": "1"}], args=["--a=$(A)", "$$(A)", "$(B)"]),
+            "spec.containers[0].args[0]: $(A) is not replaced",
+        ),
+        (one(ports=[{"containerPort": 80, "hostPort": 80}]), "spec.containers[0].ports[0].hostPort: the host chooses"),
+        (
+            one(resources={"limits": {"nvidia.com/gpu": 1}}),
+            "spec.containers[0].resources.limits.nvidia.com/gpu: ask for devices by alias",
+        ),
+        (
+            one(resources={"requests": {"cpu": 1}, "limits": {"cpu": 2}}),
+            "spec.containers[0].resources.limits.cpu: a container gets the CPUs that it requests",
+        ),
+        (pod(hostNetwork=True), "spec.hostNetwork: a capsule is apart from its host"),
+        (pod(nodeSelector={"disk": "ssd"}), "spec.nodeSelector: name traits or aggregates"),
+        (pod(volumes=[{"name": "a", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath: no such kind of volume"),
+        (pod(volumes=[{"name": "a", "configMap": {"name": "x"}}]), "spec.volumes[0].configMap: there are"),
+        (pod(volumes=[{"name": "a", "emptyDir": {}}]), "spec.volumes[0].emptyDir: it has no sizeLimit: it gets 1024"),
+        (
+            pod(volumes=[{"name": "a", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]),
+            "spec.volumes[0].emptyDir.medium: its size is on disk",
+        ),
+        (pod(metadata={"namespace": "prod"}), "metadata.namespace: projects take the place of namespaces"),
+        (
+            pod(initContainers=[{"image": "nginx", "restartPolicy": "Always"}]),
+            "spec.initContainers[0].restartPolicy: an init",
+        ),
+    ],
+)
+def test_what_a_capsule_does_not_keep_is_listed_by_its_path(manifest, lost):
+    template, found = translated(manifest)
+    assert len(found) == 1 and found[0].startswith(lost), found
+    schemas.CREATE({"template": template})
+
+
+def test_what_a_cluster_writes_into_each_pod_is_no_loss():
+    manifest = pod(
+        {
+            "name": "web", "image": "nginx", "resources": {}, "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File", "imagePullPolicy": "Always",
+            "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                              "readOnly": True}],
+        },
+        dnsPolicy="ClusterFirst", enableServiceLinks=True, nodeName="n1", preemptionPolicy="PreemptLowerPriority",
+        priority=0, restartPolicy="Always", schedulerName="default-scheduler", securityContext={},
+        serviceAccount="default", serviceAccountName="default", terminationGracePeriodSeconds=30,
+        tolerations=[{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+        volumes=[{"name": "kube-api-access-x", "projected": {"sources": []}}],
+        metadata={"namespace": "default", "uid": "1", "resourceVersion": "2", "creationTimestamp": "now"},
+    )  # fmt: skip
+    assert "volumes" not in capsule_of({**manifest, "status": {"phase": "Running"}})
+
+
+def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
+    containers = [{"image": "nginx", "lifecycle": {"preStop": {}}}]
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": containers}}
+    made, lost = translated(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+         "spec": {"replicas": 3, "selector": {}, "template": template}}
+    )  # fmt: skip
+    assert made["metadata"] == {"name": "web", "labels": {"app": "a"}}
+    assert lost == (
+        "kind: of a Deployment its Pod is created once",
+        "spec.replicas: a capsule is one",
+        "spec.template.spec.containers[0].lifecycle: a capsule has no hooks",
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"apiVersion": "v1", "kind": "Service"}, "kind: 'Service' cannot become a capsule"),
+        (pod() | {"spec": {"containers": []}}, "spec.containers: a Pod has one at least"),
+        (pod() | {"spec": {"containers": "a"}}, "spec.containers: it must be a list of objects"),
+        (pod({"name": "web"}), "spec.containers[0].image: it is missing"),
+        (one(resources={"requests": {"cpu": "two"}}), "spec.containers[0].resources: cpu: 'two' is no quantity"),
+        (one(volumeMounts=[{"mountPath": "/a"}]), "spec.containers[0].volumeMounts[0].name: it is missing"),
+        (pod(volumes=[{"emptyDir": {}}]), "spec.volumes[0].name: it is missing"),
+    ],
+)
+def test_what_is_no_pod_is_refused_with_the_path(manifest, words):
+    with pytest.raises(ValueError, match=words.replace("[", r"\[")):
+        translated(manifest)
+
+
+def test_manifest_is_told_from_a_template():
+    assert is_manifest(pod()) and not is_manifest({"kind": "capsule"}) and not is_manifest(["apiVersion"])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2", "2"), (2, "2"), ("500m", "0.5"), (0.25, "0.25"), ("1Gi", 1 << 30), ("128M", 128_000_000), ("1e3", 1000),
+        ("1.5Ki", 1536), ("2E", 2 * 10**18), ("+1k", 1000),
+    ],
+)  # fmt: skip
+def test_quantities(text, value):
+    assert amount(text, "here") == Fraction(value)
+
+
+@given(st.integers(1, 10**15))
+def test_memory_is_never_rounded_down(count):
+    memory = capsule_of(one(resources={"requests": {"memory": str(count)}}))["containers"][0]["resources"]["requests"]
+    assert (memory["memory"] - 1) * 2**20 < count <= memory["memory"] * 2**20
