@@ -4,17 +4,22 @@
 import argparse
 import json
 import logging
+import os
+import pathlib
 import tempfile
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from osc_lib import exceptions
+from osc_lib.command import command
 from zunclient import api_versions
 from zunclient.common import template_utils
 from zunclient.osc.v1 import capsules
 from zunclient.v1.capsules import CapsuleManager
 
-from zun.osc import filtered, pods, tables, versions
+from zun.osc import compose, filtered, pods, tables, versions
+from zun.osc.translation import Translated
 
 LOG = logging.getLogger(__name__)
 
@@ -24,51 +29,85 @@ def _at(client: Any, feature: str, version: api_versions.APIVersion) -> Abstract
     return versions.managed(client, "capsules", CapsuleManager(versions.http_at(client, feature, version)))
 
 
+def _add_lenient(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lenient",
+        action="store_true",
+        help="Create the capsule although it does not keep everything of the file, and tell what is lost.",
+    )
+
+
 class CreateCapsule(tables.One, capsules.CreateCapsule):
     """Create a capsule"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--lenient",
-            action="store_true",
-            help="Create a capsule from a Kubernetes Pod although it does not keep everything, and tell what is lost.",
-        )
+        _add_lenient(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         template = template_utils.get_template_contents(parsed_args.file)
         if not pods.is_manifest(template):
             return self._create(parsed_args, template)
-        capsule = _capsule_of(template, parsed_args.file, lenient=parsed_args.lenient)
+        return self._create_from(parsed_args, "manifest of Kubernetes", lambda: pods.translated(template))
+
+    def _create_from(
+        self, parsed_args: argparse.Namespace, what: str, translate: Callable[[], Translated]
+    ) -> tuple[Any, Any]:
+        """Create the capsule for a document of others. Raise CommandError unless the document is ``what``, and for what
+        is lost unless that is allowed.
+        """
+        try:
+            template, lost = translate()
+        except ValueError as exc:
+            raise exceptions.CommandError(f"{parsed_args.file} cannot become a capsule: {exc}.") from None
+        if lost:
+            told = "\n".join(f"  {each}" for each in lost)
+            words = f"{parsed_args.file} is a {what}, and a capsule does not keep:\n{told}"
+            if not parsed_args.lenient:
+                raise exceptions.CommandError(f"{words}\nTake this out, or give --lenient to create it without.")
+            LOG.warning("%s", words)
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # the command of the library reads a file
-            json.dump(capsule, file)
+            json.dump(template, file)
             file.flush()
-            return self._create(argparse.Namespace(**{**vars(parsed_args), "file": file.name}), capsule)
+            return self._create(argparse.Namespace(**{**vars(parsed_args), "file": file.name}), template)
 
     def _create(self, parsed_args: argparse.Namespace, template: Any) -> tuple[Any, Any]:
         spec = template.get("spec") if isinstance(template, dict) else None
         needs = _needs(spec) if isinstance(spec, dict) else None
         if needs is None:
-            return super().take_action(parsed_args)
+            return capsules.CreateCapsule.take_action(self, parsed_args)
         member, version = needs
         with _at(self.app.client_manager.container, f"'{member}' in the template", version):
-            return super().take_action(parsed_args)
+            return capsules.CreateCapsule.take_action(self, parsed_args)
 
 
-def _capsule_of(manifest: dict[str, Any], file: str, *, lenient: bool) -> dict[str, Any]:
-    """Return the capsule for a Pod. Raise CommandError for what is no Pod, and unless ``lenient`` for what is lost."""
-    try:
-        capsule, lost = pods.translated(manifest)
-    except ValueError as exc:
-        raise exceptions.CommandError(f"{file} is no Pod that can become a capsule: {exc}.") from None
-    if lost:
-        told = "\n".join(f"  {each}" for each in lost)
-        words = f"{file} is a manifest of Kubernetes, and a capsule does not keep:\n{told}"
-        if not lenient:
-            raise exceptions.CommandError(f"{words}\nTake this out, or give --lenient to create it without.")
-        LOG.warning("%s", words)
-    return capsule
+class ComposeUp(CreateCapsule):
+    """Create a capsule from the services of a compose file"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = command.ShowOne.get_parser(self, prog_name)
+        parser.add_argument("file", metavar="<file>", help="Path to the compose file.")
+        parser.add_argument(
+            "--project-name",
+            metavar="<name>",
+            help="Name of the capsule. Default: 'name' of the file, else the name of its folder.",
+        )
+        _add_lenient(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        document = template_utils.get_template_contents(parsed_args.file)
+        project = pathlib.Path(parsed_args.file).resolve().parent.name
+
+        def translate() -> Translated:
+            if not isinstance(document, dict):
+                raise ValueError("it is no mapping")
+            written = compose.interpolated(document, os.environ)
+            named = {**written, "name": parsed_args.project_name} if parsed_args.project_name else written
+            return compose.translated(named, project)
+
+        return self._create_from(parsed_args, "compose file", translate)
 
 
 def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
-MIB = 1 << 20
+from zun.osc.translation import ANYTHING, MIB, Lost, Translated
+
 SIZE_OF_EMPTY = 1024
 """MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
 
@@ -26,11 +26,10 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)([A-Za-z
 _REFERENCE = re.compile(r"\$?\$\(([^()]+)\)")
 
 _NO_CONFIG = "there are no ConfigMaps and Secrets here: give the value"
-_ANYTHING = object()
 _OF_CLUSTER: Mapping[str, Any] = {
     "dnsPolicy": "ClusterFirst",
-    "enableServiceLinks": _ANYTHING,
-    "nodeName": _ANYTHING,
+    "enableServiceLinks": ANYTHING,
+    "nodeName": ANYTHING,
     "preemptionPolicy": "PreemptLowerPriority",
     "priority": 0,
     "schedulerName": "default-scheduler",
@@ -38,7 +37,7 @@ _OF_CLUSTER: Mapping[str, Any] = {
     "serviceAccountName": "default",
     "automountServiceAccountToken": False,
     "terminationGracePeriodSeconds": 30,
-    "tolerations": _ANYTHING,
+    "tolerations": ANYTHING,
     "hostNetwork": False,
     "hostPID": False,
     "hostIPC": False,
@@ -49,14 +48,14 @@ _OF_CLUSTER: Mapping[str, Any] = {
 _OF_CLUSTER_IN_CONTAINERS: Mapping[str, Any] = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
-    "resizePolicy": _ANYTHING,
+    "resizePolicy": ANYTHING,
     "stdinOnce": False,
 }
 _OF_CLUSTER_IN_METADATA: Mapping[str, Any] = {
     **dict.fromkeys(
         ("creationTimestamp", "generateName", "generation", "managedFields", "ownerReferences", "resourceVersion",
          "selfLink", "uid"),
-        _ANYTHING,
+        ANYTHING,
     ),
     "namespace": "default",
 }  # fmt: skip
@@ -91,13 +90,6 @@ _TEMPLATED = {
 }
 
 
-class Translated(NamedTuple):
-    """The template of a capsule, and what of the manifest it does not keep: each ``path: reason``."""
-
-    template: dict[str, Any]
-    lost: tuple[str, ...]
-
-
 def is_manifest(given: Any) -> bool:
     """Return whether a document is a manifest of Kubernetes, of whatever kind."""
     return isinstance(given, Mapping) and "apiVersion" in given
@@ -110,21 +102,21 @@ def translated(manifest: Mapping[str, Any]) -> Translated:
     whole CPUs and memory and has the same as limits. Raise ValueError, naming the path, for a document that is no Pod.
     """
     kind = manifest.get("kind")
-    found = _Pod()
+    found = _Pod(Lost(_WHY))
     if kind in _TEMPLATED:
-        found.lose("kind", f"of a {kind} {_TEMPLATED[kind]}")
+        found.lost.add("kind", f"of a {kind} {_TEMPLATED[kind]}")
         pod, at = _object(_object(manifest, "spec", ""), "template", "spec"), "spec.template."
         name = _object(manifest, "metadata", "").get("name")
         pod = {**pod, "metadata": {"name": name, **(pod.get("metadata") or {})}}
         replicas = manifest["spec"].get("replicas", 1)
         if replicas != 1:
-            found.lose("spec.replicas", "a capsule is one")
+            found.lost.add("spec.replicas", "a capsule is one")
     elif kind == "Pod":
         pod, at = manifest, ""
     else:
-        raise ValueError(f"kind: {kind!r} cannot become a capsule, a Pod can")
+        raise ValueError(f"kind: {kind!r} has no containers, a Pod has")
     template = found.template(pod, at)
-    return Translated(template, tuple(found.lost))
+    return Translated(template, tuple(found.lost.told))
 
 
 def amount(value: Any, path: str) -> Fraction:
@@ -135,27 +127,17 @@ def amount(value: Any, path: str) -> Fraction:
     return Fraction(match[1]) * _UNITS[match[2]]
 
 
-@dataclass(slots=True)
 class _Pod:
-    """One translation. ``lost`` grows while the manifest is read."""
+    """One translation."""
 
-    lost: list[str] = field(default_factory=list)
-
-    def lose(self, path: str, why: str) -> None:
-        self.lost.append(f"{path}: {why}")
-
-    def others(self, given: Mapping[str, Any], path: str, kept: Sequence[str], usual: Mapping[str, Any]) -> None:
-        """Note the members of ``given`` that are neither ``kept`` nor empty nor have their ``usual`` value."""
-        for name, value in given.items():
-            if name in kept or value in (None, {}, [], "") or usual.get(name) in (_ANYTHING, value):
-                continue
-            self.lose(f"{path}{name}", _WHY.get(name, "a capsule has no such member"))
+    def __init__(self, lost: Lost) -> None:
+        self.lost = lost
 
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         metadata, spec = _object(pod, "metadata", at), _object(pod, "spec", at)
-        self.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
+        self.lost.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
         kept = ("containers", "initContainers", "volumes", "restartPolicy")
-        self.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
+        self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
         volumes = dict(self.volumes(_list(spec, "volumes", f"{at}spec."), f"{at}spec.volumes"))
         parts = {
             part: [
@@ -185,7 +167,7 @@ class _Pod:
             raise ValueError(f"{path}.image: it is missing")
         kept = ("name", "image", "command", "args", "workingDir", "imagePullPolicy", "env", "ports", "resources",
                 "volumeMounts", "stdin", "tty")  # fmt: skip
-        self.others(given, f"{path}.", kept, _OF_CLUSTER_IN_CONTAINERS)
+        self.lost.others(given, f"{path}.", kept, _OF_CLUSTER_IN_CONTAINERS)
         made = {name: given[name] for name in ("name", "image", "command", "args", "stdin", "tty") if given.get(name)}
         if given.get("workingDir"):
             made["workDir"] = given["workingDir"]
@@ -206,7 +188,7 @@ class _Pod:
     def variables(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
         for number, each in enumerate(given):
             if each.get("valueFrom"):
-                self.lose(f"{path}[{number}].valueFrom", _NO_CONFIG)
+                self.lost.add(f"{path}[{number}].valueFrom", _NO_CONFIG)
             else:
                 yield _named(each, f"{path}[{number}]"), str(each.get("value", ""))
 
@@ -223,29 +205,29 @@ class _Pod:
         for where, word in words:
             for match in _REFERENCE.finditer(str(word)):
                 if match[1] in env and not match[0].startswith("$$"):
-                    self.lose(where, f"{match[0]} is not replaced by the variable: write its value")
+                    self.lost.add(where, f"{match[0]} is not replaced by the variable: write its value")
 
     def ports(self, given: Sequence[Any], path: str) -> Iterator[dict[str, Any]]:
         for number, each in enumerate(given):
             where = f"{path}[{number}]"
-            self.others(each, f"{where}.", ("containerPort", "protocol", "name"), {})
+            self.lost.others(each, f"{where}.", ("containerPort", "protocol", "name"))
             protocol = str(each.get("protocol") or "TCP").upper()
             yield {"containerPort": _named(each, where, "containerPort"), "protocol": protocol}
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the CPUs and MiB that a container claims: memory up to its limit, because that is what it may use."""
         requests, limits = _object(given, "requests", f"{path}."), _object(given, "limits", f"{path}.")
-        self.others(given, f"{path}.", ("requests", "limits"), {})
+        self.lost.others(given, f"{path}.", ("requests", "limits"))
         for part, found in (("requests", requests), ("limits", limits)):
             for name in found.keys() - {"cpu", "memory"}:
-                self.lose(f"{path}.{part}.{name}", "ask for devices by alias, and for disk by the size of a volume")
+                self.lost.add(f"{path}.{part}.{name}", "ask for devices by alias, and for disk by the size of a volume")
         made: dict[str, Any] = {}
         cpu = requests.get("cpu", limits.get("cpu"))
         if cpu is not None:
             cpus = amount(cpu, f"{path}: cpu")
             made["cpu"] = int(cpus) if cpus == int(cpus) else float(cpus)
             if "cpu" in limits and amount(limits["cpu"], f"{path}.limits.cpu") > cpus:
-                self.lose(f"{path}.limits.cpu", "a container gets the CPUs that it requests, and no more")
+                self.lost.add(f"{path}.limits.cpu", "a container gets the CPUs that it requests, and no more")
         memory = limits.get("memory", requests.get("memory"))
         if memory is not None:
             made["memory"] = ceil(amount(memory, f"{path}: memory") / MIB)
@@ -261,7 +243,7 @@ class _Pod:
         guaranteed = all(_is_guaranteed(resources) for _, resources in places)
         whole = [path for path, resources in places if guaranteed and _is_whole(resources)]
         if whole and len(whole) < len(places):
-            self.lose(f"{whole[0]}.resources", "its CPUs are not its own: all containers must request whole ones")
+            self.lost.add(f"{whole[0]}.resources", "its CPUs are not its own: all containers must request whole ones")
         return bool(whole) and len(whole) == len(places)
 
     def volumes(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -272,21 +254,22 @@ class _Pod:
             kind = kinds[0] if kinds else "emptyDir"
             value, at = each.get(kind) or {}, f"{where}.{kind}"
             if kind == "emptyDir":
-                self.others(value, f"{at}.", ("sizeLimit",), {})
+                self.lost.others(value, f"{at}.", ("sizeLimit",))
                 mib = SIZE_OF_EMPTY
                 if value.get("sizeLimit"):
                     mib = ceil(amount(value["sizeLimit"], f"{at}.sizeLimit") / MIB)
                 else:
-                    self.lose(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
+                    self.lost.add(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
                 yield volume, {"local": {"size": f"{mib}M"}}
             elif kind == "persistentVolumeClaim":
-                self.others(value, f"{at}.", ("claimName", "readOnly"), {})
+                self.lost.others(value, f"{at}.", ("claimName", "readOnly"))
                 yield volume, {"volume": {"name": _named(value, at, "claimName")}}
             elif kind == "cinder":
-                self.others(value, f"{at}.", ("volumeID", "readOnly", "fsType"), {})
+                self.lost.others(value, f"{at}.", ("volumeID", "readOnly", "fsType"))
                 yield volume, {"cinder": {"volumeID": _named(value, at, "volumeID")}}
             elif kind != "projected" or not volume.startswith("kube-api-access"):
-                self.lose(at, _NO_CONFIG if kind in ("configMap", "secret", "projected") else "no such kind of volume")
+                of_config = kind in ("configMap", "secret", "projected")
+                self.lost.add(at, _NO_CONFIG if of_config else "no such kind of volume")
 
     def mounts(self, given: Sequence[Any], path: str, volumes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the mounts of volumes that are kept. The volume of another mount is noted already."""
@@ -294,7 +277,7 @@ class _Pod:
             where = f"{path}[{number}]"
             if (volume := _named(each, where)) in volumes:
                 usual = {"mountPropagation": "None", "recursiveReadOnly": "Disabled"}
-                self.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
+                self.lost.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
                 made = {"name": volume, "mountPath": _named(each, where, "mountPath")}
                 yield {**made, "readOnly": True} if each.get("readOnly") else made
 

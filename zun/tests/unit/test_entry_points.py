@@ -31,6 +31,7 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_capsule_delete",
         "appcontainer_capsule_list",
         "appcontainer_capsule_show",
+        "appcontainer_compose_up",
         "appcontainer_explain",
         "appcontainer_host_defragment",
         "appcontainer_host_drain",

@@ -6,7 +6,7 @@ import logging
 import pytest
 from osc_lib import exceptions
 
-from zun.osc.capsules import CreateCapsule
+from zun.osc.capsules import ComposeUp, CreateCapsule
 from zun.tests.functional.osc.recorder import asked_by
 
 CAPSULE = {"uuid": "k-1", "name": "web", "status": "Creating", "addresses": {}, "containers": []}
@@ -55,5 +55,37 @@ def test_what_is_lost_is_a_warning_with_lenient(tmp_path, caplog):
 
 
 def test_what_is_no_pod_is_refused_and_not_sent(tmp_path):
-    with pytest.raises(exceptions.CommandError, match="kind: 'Service' cannot become a capsule"):
+    with pytest.raises(exceptions.CommandError, match="cannot become a capsule: kind: 'Service'"):
         run(tmp_path, "apiVersion: v1\nkind: Service\n", "--lenient")
+
+
+COMPOSE = """
+services:
+  web:
+    image: "nginx:${ZUN_TEST_TAG:-1}"
+    cpus: 2
+    mem_limit: 1g
+x-placement: {cpu_policy: dedicated}
+"""
+
+
+def up(tmp_path, text, *argv):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "compose.yaml").write_text(text)
+    answers = {("POST", "/v1/capsules/"): (202, CAPSULE)}
+    return asked_by(ComposeUp, [str(folder / "compose.yaml"), *argv], answers, "1.51")
+
+
+@pytest.mark.parametrize(("argv", "name"), [((), "shop"), (("--project-name", "other"), "other")])
+def test_services_are_created_as_a_capsule(tmp_path, monkeypatch, argv, name):
+    monkeypatch.setenv("ZUN_TEST_TAG", "2")
+    (asked,) = up(tmp_path, COMPOSE, *argv)
+    template = asked.body["template"]
+    assert (asked.version, template["metadata"]) == ("1.41", {"name": name})
+    assert template["spec"]["containers"][0]["image"] == "nginx:2"
+
+
+def test_cpuset_of_a_service_is_refused_with_a_hint(tmp_path):
+    with pytest.raises(exceptions.CommandError, match=r"cpuset: it names CPUs of a host.*x-placement"):
+        up(tmp_path, "services: {web: {image: nginx, cpuset: 0-1}}", "--lenient")

@@ -183,7 +183,7 @@ def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        ({"apiVersion": "v1", "kind": "Service"}, "kind: 'Service' cannot become a capsule"),
+        ({"apiVersion": "v1", "kind": "Service"}, "kind: 'Service' has no containers"),
         (pod() | {"spec": {"containers": []}}, "spec.containers: a Pod has one at least"),
         (pod() | {"spec": {"containers": "a"}}, "spec.containers: it must be a list of objects"),
         (pod({"name": "web"}), "spec.containers[0].image: it is missing"),

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compose files as capsules: services as containers, what is lost by its path, and what is no compose file."""
+
+import pytest
+
+from zun.api.schemas import capsules as schemas
+from zun.osc.compose import interpolated, translated
+
+
+def one(**members):
+    return {"services": {"web": {"image": "nginx", **members}}}
+
+
+def capsule_of(document):
+    """The ``spec`` of a compose file of which nothing is lost. The service accepts its template."""
+    template, lost = translated(document, "project")
+    schemas.CREATE({"template": template})
+    assert lost == ()
+    return template["spec"]
+
+
+def test_service_of_everything_that_a_capsule_has():
+    document = {
+        "name": "shop", "version": "3", "volumes": {"data": None, "kept": {"name": "real"}},
+        "x-placement": {"cpu_policy": "dedicated"},
+        **one(
+            entrypoint=["/bin/sh", "-c"], command="exec nginx -g 'daemon off;'", working_dir="/srv", tty=True,
+            environment={"LEVEL": "info", "COUNT": 3, "ON": True}, expose=["91"],
+            ports=["80", "53-54/udp", {"target": 90}],
+            volumes=["data:/data", "kept:/kept:ro", {"type": "volume", "source": "data", "target": "/again"}],
+            stdin_open=True, restart="unless-stopped", pull_policy="missing", container_name="my-web",
+            deploy={"replicas": 1, "resources": {"limits": {"cpus": "2", "memory": "1.5g"}}},
+        ),
+    }  # fmt: skip
+    template, lost = translated(document, "folder")
+    schemas.CREATE({"template": template})
+    assert lost == () and template["metadata"] == {"name": "shop"}
+    tcp = [{"containerPort": port, "protocol": "TCP"} for port in (80, 90)]
+    assert template["spec"] == {
+        "containers": [
+            {
+                "name": "web", "image": "nginx", "command": ["/bin/sh", "-c"],
+                "args": ["exec", "nginx", "-g", "daemon off;"], "workDir": "/srv", "tty": True, "stdin": True,
+                "env": {"LEVEL": "info", "COUNT": "3", "ON": "true"}, "imagePullPolicy": "IfNotPresent",
+                "ports": [tcp[0], *({"containerPort": port, "protocol": "UDP"} for port in (53, 54)), *tcp[1:]],
+                "resources": {"requests": {"cpu": 2, "memory": 1536}},
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data"}, {"name": "kept", "mountPath": "/kept", "readOnly": True},
+                    {"name": "data", "mountPath": "/again"},
+                ],
+            }
+        ],
+        "restartPolicy": "Always",
+        "volumes": [{"name": "data", "volume": {"name": "data"}}, {"name": "kept", "volume": {"name": "real"}}],
+        "placement": {"cpu_policy": "dedicated"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("members", "requests"),
+    [
+        ({"cpus": 1.5, "mem_limit": "512m"}, {"cpu": 1.5, "memory": 512}),
+        ({"mem_limit": 1}, {"memory": 1}),
+        ({"deploy": {"resources": {"reservations": {"cpus": "0.5", "memory": "1025K"}}}}, {"cpu": 0.5, "memory": 2}),
+        (
+            {"deploy": {"resources": {"limits": {"memory": "2G"}, "reservations": {"cpus": 1, "memory": "1G"}}}},
+            {"cpu": 1, "memory": 2048},
+        ),
+    ],
+)
+def test_limits_are_claimed_else_reservations(members, requests):
+    (container,) = capsule_of(one(**members))["containers"]
+    assert container["resources"]["requests"] == requests
+
+
+def test_services_are_started_after_those_that_they_depend_on():
+    services = {
+        "web": {"image": "nginx", "depends_on": {"api": {"condition": "service_healthy"}}},
+        "api": {"image": "nginx", "depends_on": ["db"], "restart": "always"},
+        "db": {"image": "nginx"},
+    }
+    template, lost = translated({"services": services}, "project")
+    assert [each["name"] for each in template["spec"]["containers"]] == ["db", "api", "web"]
+    assert lost == (
+        "services: they reach each other at 127.0.0.1, not by their names",
+        "services.web.depends_on.api: it is started before, and not waited for",
+        "services.api.restart: a capsule has one policy, Never",
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "lost"),
+    [
+        (one(healthcheck={"test": "true"}), "services.web.healthcheck: a capsule has no probes"),
+        (one(networks=["front"]), "services.web.networks: all services share"),
+        (one(ports=["8080:80"]), "services.web.ports[0]: the host chooses the port"),
+        (one(ports=[{"target": 80, "published": "8080"}]), "services.web.ports[0]: the host chooses the port"),
+        (one(volumes=["./src:/src"]), "services.web.volumes[0]: only named volumes"),
+        (one(volumes=["/only"]), "services.web.volumes[0]: only named volumes"),
+        (one(volumes=[{"type": "tmpfs", "target": "/t"}]), "services.web.volumes[0]: only named volumes"),
+        (one(environment=["HOME"]), "services.web.environment: HOME: its value would come from this shell"),
+        (one(deploy={"replicas": 3}), "services.web.deploy.replicas: a capsule has no such member"),
+        (
+            one(deploy={"resources": {"reservations": {"devices": [{"capabilities": ["gpu"]}]}}}),
+            "services.web.deploy.resources.reservations.devices: ask for devices by alias",
+        ),
+        ({**one(), "networks": {"front": {}}}, "networks: all services share"),
+        (one(build=".", image="nginx"), "services.web.build: an image is not built here"),
+        (one(pull_policy="build"), "services.web.pull_policy: build is not known"),
+    ],
+)
+def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
+    template, found = translated(document, "project")
+    assert len(found) == 1 and found[0].startswith(lost), found
+    schemas.CREATE({"template": template})
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({}, "services: a compose file has one at least"),
+        (one(image=None), "services.web.image: it is missing"),
+        ({"services": {"web": {"build": "."}}}, "services.web.image: an image is not built here"),
+        (one(cpuset="0-3"), "services.web.cpuset: it names CPUs of a host.*x-placement"),
+        (one(ports=["http"]), r"services.web.ports\[0\]: 'http' is no port"),
+        (one(mem_limit="much"), "services.web: memory must be a size"),
+        (one(cpus="many"), "services.web: cpus must be a number"),
+        (one(volumes=["data:/data"]), r"services.web.volumes\[0\]: there is no volume data"),
+        (one(depends_on=["web"]), "services.web.depends_on: it depends on itself"),
+        (one(depends_on=["db"]), "services.web.depends_on: there is no service db"),
+        (one(restart="maybe"), "services.web.restart: 'maybe' is none of"),
+    ],
+)
+def test_what_is_no_compose_file_is_refused_with_the_path(document, words):
+    with pytest.raises(ValueError, match=words):
+        translated(document, "project")
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("$TAG", "1"), ("${TAG}", "1"), ("a-${TAG:-2}", "a-1"), ("${NONE:-2}", "2"), ("${NONE-2}", "2"), ("$NONE", ""),
+        ("${EMPTY:-2}", "2"), ("${EMPTY-2}", ""), ("${TAG:+on}", "on"), ("${NONE+on}", ""), ("$$TAG", "$TAG"),
+        ("${TAG:?needed}", "1"), (5, 5),
+    ],
+)  # fmt: skip
+def test_variables_are_replaced(text, made):
+    document = {"services": {"web": [text]}}
+    assert interpolated(document, {"TAG": "1", "EMPTY": ""}) == {"services": {"web": [made]}}
+
+
+@pytest.mark.parametrize("text", ["${NONE:?name a tag}", "${NONE?name a tag}", "${EMPTY:?name a tag}"])
+def test_variable_that_must_be_set_is_named(text):
+    with pytest.raises(ValueError, match=r"web\[0\]: the variable \w+ is not set: name a tag"):
+        interpolated({"web": [text]}, {"EMPTY": ""})
