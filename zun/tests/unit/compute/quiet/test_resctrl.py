@@ -310,8 +310,9 @@ def used(cpus):
 class Watch:
     """Checks before each change that nobody with CPUs shares ways of a container that has them by its claim.
 
-    A kill in the middle of a release leaves a group beside everybody else, who has all ways already. If the same
-    container claims again, it shares its ways until the first change.
+    A kill in the middle of a release leaves groups whose ways everybody else has already. If one of these containers
+    claims again, it shares its ways with others without a claim until the first changes, but no more of them. Two
+    containers with claims never share.
     """
 
     def __init__(self, root):
@@ -333,10 +334,10 @@ class Watch:
             own = {name for name, mask in masks.items() if name in claimed and not mask & KEPT}
             assert masks[""] & KEPT == KEPT, masks
             for (one, first), (other, second) in combinations(masks.items(), 2):
+                assert not (first & second and own >= {one, other}), (cache, masks, own)
                 if first & second and own & {one, other}:
                     shared.add((cache, one, other))
         assert self.shared is None or shared <= self.shared, (shared, groups, self.claims)
-        assert not any(one and other for _, one, other in shared), (shared, groups)
         self.shared = shared
 
 
