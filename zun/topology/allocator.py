@@ -36,27 +36,33 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     if found is not None:
         return found
     near = (topology, usage, request, granted, questions, steps)
-    if request.wants_cache:
-        refusal = plan(topology, usage, request.without_cache())
-        if isinstance(refusal, Plan):
-            refusal = refused_cache(topology, usage, request, questions[-1].page_kib)
-        return replace(refusal, _find=partial(nearest, *near), _list=partial(changes, *near))
-    plain = Steps() if request.devices else steps
-    fits_plain = bool(request.devices) and granted(topology, usage, without_devices(request), plain) is not None
-    if (steps if fits_plain else plain).cut:
-        refusal = unproven(topology, usage, request, questions[-1].page_kib)
-    elif fits_plain:
-        fits = further(topology, usage, granted, steps)
-        refusal = refused_devices(topology, usage, request, fits, questions[-1].page_kib)
-    else:
-        refusal = refused(topology, usage, request, questions)
     return replace(
-        refusal,
+        _refusal(topology, usage, request, questions, steps),
         planned=steps.spent,
         _spent=lambda: steps.spent,
         _find=partial(nearest, *near),
         _list=partial(changes, *near),
     )
+
+
+def _refusal(
+    topology: HostTopology, usage: Usage, request: PlacementRequest, questions: list[Question], steps: Steps
+) -> Refusal:
+    """Return why ``request`` has no plan: the condition without which it would have one, else what is short."""
+    if request.wants_cache:
+        without = plan(topology, usage, request.without_cache())
+        if isinstance(without, Plan):
+            return refused_cache(topology, usage, request, questions[-1].page_kib)
+        steps.spend(without.planned)
+        return without
+    plain = Steps() if request.devices else steps
+    fits_plain = bool(request.devices) and granted(topology, usage, without_devices(request), plain) is not None
+    if (steps if fits_plain else plain).cut:
+        return unproven(topology, usage, request, questions[-1].page_kib)
+    if fits_plain:
+        fits = further(topology, usage, granted, steps)
+        return refused_devices(topology, usage, request, fits, questions[-1].page_kib)
+    return refused(topology, usage, request, questions)
 
 
 def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | None]:

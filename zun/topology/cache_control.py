@@ -28,7 +28,7 @@ NO_PART = Part()
 
 @dataclass(frozen=True, slots=True)
 class CacheControl:
-    """What containers may have of each L3 cache for themselves. The same of every L3 of the host.
+    """The part of an L3 cache that containers may have for themselves. Each L3 of the host gives as much.
 
     A container that asks for a part has this part of each L3 that one of its own CPUs uses.
     """

@@ -340,7 +340,7 @@ class Usage:
             problem = self._device_problem(topology.device_view, plan)
             if problem is not None:
                 return Refusal(*problem, _free=partial(self.free, topology, plan.isolation))
-        if lack := plan.dedicated_cpus.mask & self.lacking(topology.cache_control, plan.cache):
+        if any(plan.cache) and (lack := plan.dedicated_cpus.mask & self.lacking(topology.cache_control, plan.cache)):
             words = f"the L3 of CPUs {CpuSet.from_mask(lack)} has not {plan.cache} left"
             return Refusal(RefusalCode.CACHE, words, _free=partial(self.free, topology, plan.isolation))
         return None

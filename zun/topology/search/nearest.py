@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice, permutations, product
+from itertools import chain, islice, permutations, product
 from math import prod
 
 from zun.topology import amounts
@@ -47,7 +47,7 @@ def nearest(
     The steps are taken off ``spent`` too.
     """
     fits = further(topology, usage, plan, spent)
-    for _, others in (*_smaller_parts(request, fits), *_device_conditions(request, fits)):
+    for _, others in chain(_smaller_parts(request, fits), _device_conditions(request, fits)):
         found = next((other for other in others if fits(other)), None)
         if found is not None:
             return found
@@ -74,8 +74,8 @@ def changes(
         (Dimension.MEMORY, _less_memory(request, fits, questions)),
         *(
             (dimension, next((other for other in others if fits(other)), None))
-            for dimension, others in (
-                *_conditions(topology, request), *_smaller_parts(request, fits), *_device_conditions(request, fits)
+            for dimension, others in chain(
+                _conditions(topology, request), _smaller_parts(request, fits), _device_conditions(request, fits)
             )
         ),
     )

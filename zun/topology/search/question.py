@@ -69,7 +69,7 @@ class Question:
 
     __slots__ = (
         "_alike", "_caps", "_offers", "_rooms", "_stocks", "barred", "cache", "dedicated", "demand", "devices",
-        "held", "lends",        "page_kib", "request", "rules", "steps", "strict", "usage", "view",
+        "held", "lends", "page_kib", "request", "rules", "steps", "strict", "usage", "view",
     )
 
     def __init__(

@@ -40,8 +40,7 @@ def refused(
     code, message = _unfit(request, view_of(topology, request.isolation).cells) or (
         _reason(questions[-1]) if questions else (RefusalCode.PAGE_SIZE, _no_such_pages(topology, request))
     )
-    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in parts)
-    return Refusal(code, message, wanted, _free=partial(usage.free, topology, request.isolation))
+    return _refusal(topology, usage, request, code, message, page_kib, parts)
 
 
 def refused_devices(
@@ -49,8 +48,7 @@ def refused_devices(
 ) -> Refusal:
     """Return the refusal of a request that fits without its devices."""
     message = _devices_short(topology, usage, request, fits)
-    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
-    return Refusal(RefusalCode.DEVICES, message, wanted, _free=partial(usage.free, topology, request.isolation))
+    return _refusal(topology, usage, request, RefusalCode.DEVICES, message, page_kib, request.parts)
 
 
 def refused_cache(
@@ -58,8 +56,7 @@ def refused_cache(
 ) -> Refusal:
     """Return the refusal of a request that fits without its part of the caches."""
     message = _cache_short(topology.cache_control, usage, request)
-    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
-    return Refusal(RefusalCode.CACHE, message, wanted, _free=partial(usage.free, topology, request.isolation))
+    return _refusal(topology, usage, request, RefusalCode.CACHE, message, page_kib, request.parts)
 
 
 def _cache_short(control: CacheControl, usage: Usage, request: PlacementRequest) -> str:
@@ -83,8 +80,15 @@ def unproven(topology: HostTopology, usage: Usage, request: PlacementRequest, pa
         f"no place was found within {STEPS} steps of search, and it is not proven that there is none: ask for fewer "
         f"{advice}"
     )
-    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in request.parts)
-    return Refusal(RefusalCode.UNPROVEN, message, wanted, _free=partial(usage.free, topology, request.isolation))
+    return _refusal(topology, usage, request, RefusalCode.UNPROVEN, message, page_kib, request.parts)
+
+
+def _refusal(
+    topology: HostTopology, usage: Usage, request: PlacementRequest, code: RefusalCode, message: str,
+    page_kib: int | None, parts: Sequence[tuple[int, int]],
+) -> Refusal:
+    wanted = tuple(_wanted(request, cpus, mib, page_kib) for cpus, mib in parts)
+    return Refusal(code, message, wanted, _free=partial(usage.free, topology, request.isolation))
 
 
 def _devices_short(topology: HostTopology, usage: Usage, request: PlacementRequest, fits: Fits) -> str:

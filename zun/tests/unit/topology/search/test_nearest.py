@@ -232,6 +232,14 @@ def test_smallest_changes_of_parts_of_caches():
         assert seen[dimension] and seen[dimension, "refused"], dimension
 
 
+def test_steps_of_a_refused_part_are_counted():
+    """An explanation asks no further host after so many steps."""
+    for _, _, _, _, refusal in refused(0, 50, partial(cache_case, mixed=False)):
+        assert refusal.steps >= refusal.planned
+        if refusal.changes:
+            assert refusal.steps > refusal.planned
+
+
 def test_smallest_changes_beside_shared_containers_of_lost_cells():
     seen = check_changes(refused(0, proof_size(500), strays_case))
     assert seen[Dimension.CPUS, "refused"]
