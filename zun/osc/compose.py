@@ -10,10 +10,10 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
-from zun.osc.translation import MIB, Lost, Translated
+from zun.osc import translation
+from zun.osc.translation import Lost, Translated, mapping
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^}]*))?\})"
@@ -85,16 +85,16 @@ def translated(document: Mapping[str, Any], project: str) -> Translated:
     services = document.get("services")
     if not isinstance(services, Mapping) or not services:
         raise ValueError("services: a compose file has one at least")
-    found = _Project(Lost(_WHY), _mapping(document, "volumes", ""))
+    found = _Project(Lost(_WHY), mapping(document, "volumes", ""))
     found.lost.others(document, "", _TOP)
     if len(services) > 1:
         found.lost.add("services", "they reach each other at 127.0.0.1, not by their names")
-    containers = [found.container(name, _mapping(services, name, "services.")) for name in found.in_order(services)]
+    containers = [found.container(name, mapping(services, name, "services.")) for name in found.in_order(services)]
     spec: dict[str, Any] = {"containers": containers, "restartPolicy": found.restart(services)}
     used = {mount["name"] for each in containers for mount in each.get("volumeMounts", ())}
     if used:
         spec["volumes"] = [{"name": name, "volume": {"name": found.real_name(name)}} for name in sorted(used)]
-    if placement := _mapping(document, "x-placement", ""):
+    if placement := mapping(document, "x-placement", ""):
         spec["placement"] = dict(placement)
     metadata = {"name": document.get("name") or project}
     template = {"kind": "capsule", "capsuleVersion": "beta", "metadata": metadata, "spec": spec}
@@ -209,10 +209,10 @@ class _Project:
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the CPUs and MiB of a service: its limits, because that is what it may use, else its reservations."""
-        deploy = _mapping(given, "deploy", f"{path}.")
+        deploy = mapping(given, "deploy", f"{path}.")
         self.lost.others(deploy, f"{path}.deploy.", ("resources",), {"mode": "replicated", "replicas": 1})
-        resources = _mapping(deploy, "resources", f"{path}.deploy.")
-        parts = {part: _mapping(resources, part, f"{path}.deploy.resources.") for part in ("limits", "reservations")}
+        resources = mapping(deploy, "resources", f"{path}.deploy.")
+        parts = {part: mapping(resources, part, f"{path}.deploy.resources.") for part in ("limits", "reservations")}
         for part, found in parts.items():
             self.lost.others(found, f"{path}.deploy.resources.{part}.", ("cpus", "memory"))
         limits, reserved = parts.values()
@@ -223,10 +223,10 @@ class _Project:
                 amount = Fraction(str(cpus))
             except ValueError:
                 raise ValueError(f"{path}: cpus must be a number, got {cpus!r}") from None
-            made["cpu"] = int(amount) if amount.denominator == 1 else float(amount)
+            made["cpu"] = translation.cpus(amount)
         memory = given.get("mem_limit") or limits.get("memory") or reserved.get("memory")
         if memory:
-            made["memory"] = ceil(Fraction(_bytes(memory, path)) / MIB)
+            made["memory"] = translation.mib(_bytes(memory, path))
         return made
 
     def mounts(self, given: Sequence[Any], path: str) -> Iterator[dict[str, Any]]:
@@ -267,10 +267,3 @@ def _bytes(value: Any, path: str) -> Fraction:
     if match is None:
         raise ValueError(f"{path}: memory must be a size, for example 512m, got {value!r}")
     return Fraction(match[1]) * _UNITS[match[2].lower()]
-
-
-def _mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
-    value = given.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{at}{name}: it must be a mapping")
-    return value

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
-from zun.osc.translation import ANYTHING, MIB, Lost, Translated
+from zun.osc import translation
+from zun.osc.translation import ANYTHING, Lost, Translated, mapping
 
 SIZE_OF_EMPTY = 1024
 """MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
@@ -105,8 +105,8 @@ def translated(manifest: Mapping[str, Any]) -> Translated:
     found = _Pod(Lost(_WHY))
     if kind in _TEMPLATED:
         found.lost.add("kind", f"of a {kind} {_TEMPLATED[kind]}")
-        pod, at = _object(_object(manifest, "spec", ""), "template", "spec"), "spec.template."
-        name = _object(manifest, "metadata", "").get("name")
+        pod, at = mapping(mapping(manifest, "spec", ""), "template", "spec"), "spec.template."
+        name = mapping(manifest, "metadata", "").get("name")
         pod = {**pod, "metadata": {"name": name, **(pod.get("metadata") or {})}}
         replicas = manifest["spec"].get("replicas", 1)
         if replicas != 1:
@@ -134,7 +134,7 @@ class _Pod:
         self.lost = lost
 
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
-        metadata, spec = _object(pod, "metadata", at), _object(pod, "spec", at)
+        metadata, spec = mapping(pod, "metadata", at), mapping(pod, "spec", at)
         self.lost.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
         kept = ("containers", "initContainers", "volumes", "restartPolicy")
         self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
@@ -179,7 +179,7 @@ class _Pod:
         self.references(given, env, path)
         if ports := list(self.ports(_list(given, "ports", f"{path}."), f"{path}.ports")):
             made["ports"] = ports
-        if requests := self.requests(_object(given, "resources", f"{path}."), f"{path}.resources"):
+        if requests := self.requests(mapping(given, "resources", f"{path}."), f"{path}.resources"):
             made["resources"] = {"requests": requests}
         if mounts := list(self.mounts(_list(given, "volumeMounts", f"{path}."), f"{path}.volumeMounts", volumes)):
             made["volumeMounts"] = mounts
@@ -216,7 +216,7 @@ class _Pod:
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the CPUs and MiB that a container claims: memory up to its limit, because that is what it may use."""
-        requests, limits = _object(given, "requests", f"{path}."), _object(given, "limits", f"{path}.")
+        requests, limits = mapping(given, "requests", f"{path}."), mapping(given, "limits", f"{path}.")
         self.lost.others(given, f"{path}.", ("requests", "limits"))
         for part, found in (("requests", requests), ("limits", limits)):
             for name in found.keys() - {"cpu", "memory"}:
@@ -225,18 +225,18 @@ class _Pod:
         cpu = requests.get("cpu", limits.get("cpu"))
         if cpu is not None:
             cpus = amount(cpu, f"{path}: cpu")
-            made["cpu"] = int(cpus) if cpus == int(cpus) else float(cpus)
+            made["cpu"] = translation.cpus(cpus)
             if "cpu" in limits and amount(limits["cpu"], f"{path}.limits.cpu") > cpus:
                 self.lost.add(f"{path}.limits.cpu", "a container gets the CPUs that it requests, and no more")
         memory = limits.get("memory", requests.get("memory"))
         if memory is not None:
-            made["memory"] = ceil(amount(memory, f"{path}: memory") / MIB)
+            made["memory"] = translation.mib(amount(memory, f"{path}: memory"))
         return made
 
     def is_dedicated(self, spec: Mapping[str, Any], at: str) -> bool:
         """Return whether every container would have CPUs of its own in Kubernetes. Note it if only some would."""
         places = [
-            (f"{at}spec.{part}[{number}]", _object(each, "resources", ""))
+            (f"{at}spec.{part}[{number}]", mapping(each, "resources", ""))
             for part in ("initContainers", "containers")
             for number, each in enumerate(_list(spec, part, f"{at}spec."))
         ]
@@ -257,7 +257,7 @@ class _Pod:
                 self.lost.others(value, f"{at}.", ("sizeLimit",))
                 mib = SIZE_OF_EMPTY
                 if value.get("sizeLimit"):
-                    mib = ceil(amount(value["sizeLimit"], f"{at}.sizeLimit") / MIB)
+                    mib = translation.mib(amount(value["sizeLimit"], f"{at}.sizeLimit"))
                 else:
                     self.lost.add(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
                 yield volume, {"local": {"size": f"{mib}M"}}
@@ -299,13 +299,6 @@ def _named(given: Mapping[str, Any], path: str, name: str = "name") -> Any:
     if given.get(name) in (None, ""):
         raise ValueError(f"{path}.{name}: it is missing")
     return given[name]
-
-
-def _object(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
-    value = given.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{at}{name}: it must be an object")
-    return value
 
 
 def _list(given: Mapping[str, Any], name: str, at: str) -> Sequence[Any]:

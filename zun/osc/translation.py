@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the templates of capsules that are made from documents of others have in common."""
+"""Helpers to make the template of a capsule from a document of another program."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from fractions import Fraction
+from math import ceil
 from typing import Any, NamedTuple
 
-MIB = 1 << 20
 ANYTHING = object()
-"""A usual value that every value equals."""
+"""In ``usual`` of ``Lost.others``: every value of the member is usual."""
 
 
 class Translated(NamedTuple):
@@ -19,7 +20,7 @@ class Translated(NamedTuple):
 
 
 class Lost:
-    """What one document loses. ``told`` grows while the document is read. ``why`` has the reasons by member."""
+    """Collects in ``told`` what a capsule does not keep of one document. ``why`` maps a member to the reason."""
 
     def __init__(self, why: Mapping[str, str]) -> None:
         self.told: list[str] = []
@@ -36,3 +37,21 @@ class Lost:
             if name in kept or value in (None, {}, [], "") or (usual or {}).get(name) in (ANYTHING, value):
                 continue
             self.add(f"{path}{name}", self._why.get(name, "a capsule has no such member"))
+
+
+def mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
+    """Return the member ``name``, empty without one. Raise ValueError, with the path, if it is no mapping."""
+    value = given.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{at}{name}: it must be a mapping")
+    return value
+
+
+def cpus(amount: Fraction) -> int | float:
+    """Return a number of CPUs as JSON has it: a whole number if it is one."""
+    return int(amount) if amount.denominator == 1 else float(amount)
+
+
+def mib(count: Fraction) -> int:
+    """Return so many bytes in MiB, rounded up."""
+    return ceil(count / 2**20)

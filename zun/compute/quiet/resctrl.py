@@ -35,7 +35,7 @@ _NO_RMID = frozenset({errno.ENOSPC, errno.EBUSY})
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """What a container uses: bytes in the L3 caches now, and the bytes that it moved between these and memory.
+    """The bytes that a container has in the L3 caches now, and those that it moved between these caches and memory.
 
     ``total`` and ``local`` are by cache, and count since the group was made; ``local`` is the memory of the node of the
     cache. What the processor does not tell is None or left out.
@@ -226,7 +226,7 @@ class Resctrl:
                     self._say(f"not every container is monitored: {self._reason(exc)}")
 
     def _make_monitored(self, uuid: str) -> bool:
-        """Make a monitoring group if there is none. Return whether there is one.
+        """Make the monitoring group of a container unless it has one. Return False if there can be none.
 
         Each group needs a number of the processor (RMID), a control group too: enough for these are left.
         """

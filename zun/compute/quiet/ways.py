@@ -140,7 +140,7 @@ def _rounded(percent: int, caches: DividedCaches) -> int:
 
 
 class _Laid(NamedTuple):
-    """How the ways of one cache come to be ``placed`` by ``moves``.
+    """The ways of each container in one cache: at first, and after the ``moves``, in ``placed``.
 
     ``now`` are the ways that containers have already and may keep. ``meanwhile`` are the ways that everybody else has
     during the moves, ``left`` those afterwards.

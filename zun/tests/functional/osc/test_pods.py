@@ -25,7 +25,7 @@ PROBED = POD + "    livenessProbe: {httpGet: {port: 80}}\n"
 
 
 def run(tmp_path, text, *argv):
-    """What was asked."""
+    """Return the requests that the command sent."""
     file = tmp_path / "pod.yaml"
     file.write_text(text)
     return asked_by(CreateCapsule, ["--file", str(file), *argv], {("POST", "/v1/capsules/"): (202, CAPSULE)}, "1.51")
