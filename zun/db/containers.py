@@ -590,7 +590,7 @@ def _lock_for_claims(
     if pool := next((each.disk_pool[0] for each in wanted if each.disk_pool is not None), None):
         aggregates.locked_pool(connection, pool, hostname)
     projects = {row["project_id"] for row in before.values()}
-    if len(wanted) > 1:  # else the addition is the lock
+    if len(wanted) > 1 or any(each.group_uuid is not None for each in wanted):  # else the addition is the first lock
         projects |= {each.added_disk[0] for each in wanted if each.added_disk[1]}
     quotas.lock_all(connection, projects)
     teams: dict[str, Group] = {}

@@ -287,7 +287,7 @@ def _translate_errors(made: sa.Engine) -> None:
 def retry(function: F) -> F:
     """Run ``function`` again if it lost a deadlock or its connection. It must be one whole transaction."""
     wrapped = oslo_db_api.wrap_db_retry(
-        max_retries=30,  # PostgreSQL finds a deadlock after a second, and one of sixteen may lose many times
+        max_retries=10,
         retry_interval=0.05,
         inc_retry_interval=True,
         max_retry_interval=1,
