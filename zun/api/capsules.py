@@ -17,7 +17,8 @@ from zun.api.schemas.devices import MOST_KINDS
 from zun.api.settings import Range, Settings
 from zun.common import exceptions
 from zun.common.mounts import Kind as MountKind
-from zun.common.mounts import Mount, disk_gib
+from zun.common.mounts import Mount, disk_gib, memory_mib
+from zun.common.probes import GRACE, MEMBERS, PROBES, SIDECAR, Probe
 from zun.common.states import Kind, Status
 from zun.common.units import MIB_PER_GIB
 from zun.image.driver import DOCKER, ServiceImage
@@ -82,28 +83,39 @@ def _asked(
     spec, metadata = template["spec"], template["metadata"]
     policy = placed.get("cpu_policy", CPUPolicy.SHARED)
     restart = schemas.RESTART_POLICIES[spec.get("restartPolicy", "Always")]
+    _check_versions(spec, version)
     volumes = _volumes(spec.get("volumes") or (), settings)
-    name = metadata.get("name")
+    name, seconds = metadata.get("name"), spec.get("terminationGracePeriodSeconds")
+    grace = {} if seconds is None else {GRACE: seconds}
 
-    def members_of(kind: Kind, part: str) -> list[Fields]:
+    def called(given: Mapping[str, Any]) -> str:
+        named = given.get("name") if version >= microversion.POD_MEMBERS else None  # the reference ignores it
+        own = named or creation.generated_name(choose).removesuffix("-container")
+        return f"capsule-{name or uuid}-{own}"[:255]
+
+    def members_of(part: str) -> list[Fields]:
         return [
             {
-                **_member(f"spec.{part}.{number}", given, policy, volumes, settings),
-                "placement": _devices(f"spec.{part}.{number}", given, kind, version, settings),
+                **_member(where, given, policy, volumes, settings),
+                "placement": _devices(where, given, kind, version, settings),
                 "kind": kind,
-                "name": f"capsule-{name or uuid}-{creation.generated_name(choose).removesuffix('-container')}"[:255],
+                "name": called(given),
                 "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
-                "restart_policy": _restart_of(kind, restart),
+                "restart_policy": _restart_of(kind, schemas.RESTART_POLICIES[own] if own else restart),
+                "request": {"run": True, **grace, **_watched(where, given, kind)},
             }
             for number, given in enumerate(spec.get(part) or ())
+            for where, own in ((f"spec.{part}.{number}", given.get("restartPolicy")),)
+            for kind in (_kind(part, own),)
         ]
 
-    inits = members_of(Kind.INIT, "initContainers")
-    members = members_of(Kind.MEMBER, "containers")
-    _check_mounted(volumes, [*inits, *members])
-    total = {what: max(_sum(members, what), *(init[what] for init in inits), 0) for what in ("cpu", "memory")}
+    members = [*members_of("initContainers"), *members_of("containers")]
+    _check_names(members, version)
+    _check_mounted(volumes, members)
     own = list(volumes.values())
-    exposed: dict[str, Any] | None = {port: {} for each in members for port in each["exposed_ports"] or ()} or None
+    total = {"cpu": _most(members, "cpu"), "memory": _most(members, "memory") + memory_mib(own)}
+    serving = [each for each in members if each["kind"] == Kind.MEMBER]
+    exposed: dict[str, Any] | None = {port: {} for each in serving for port in each["exposed_ports"] or ()} or None
     for where, field, value in (
         ("metadata.labels", "labels", metadata.get("labels")),
         ("metadata.annotations", "annotations", metadata.get("annotations")),
@@ -130,16 +142,72 @@ def _asked(
         "status": Status.CREATING,
         "request": {
             "run": True,
+            **grace,
             "hints": {**(placed.get("hints") or {}), **creation.host_hints(settings)},
             "availability_zone": template.get("availabilityZone") or settings.default_schedule_zone,
             "host": None,
         },
     }
-    return Asked(capsule, (*inits, *members))
+    return Asked(capsule, tuple(members))
 
 
-def _sum(members: Sequence[Fields], what: str) -> Any:
-    return amounts.exact(sum(member[what] for member in members))
+def _kind(part: str, restart_policy: str | None) -> Kind:
+    """Return the kind of a container. An init container that is always restarted is a sidecar: it goes on."""
+    return Kind.INIT if part == "initContainers" and restart_policy != "Always" else Kind.MEMBER
+
+
+def _most(members: Sequence[Fields], what: str) -> Any:
+    """Return the most that ``members``, in their order of starting, have of ``what`` at one time.
+
+    An init container runs beside the sidecars that were started before it, and beside nothing else.
+    """
+    before: Any = 0
+    most: list[Any] = [0]
+    for member in members:
+        if member["kind"] == Kind.INIT:
+            most.append(before + member[what])
+        else:
+            before += member[what]
+    return amounts.exact(max(*most, before))
+
+
+def _check_versions(spec: Mapping[str, Any], version: Version) -> None:
+    """Raise InvalidParamInVersion for a part of the template that is newer than ``version``."""
+    new = ["spec.terminationGracePeriodSeconds"] if spec.get("terminationGracePeriodSeconds") is not None else []
+    new += [f"spec.volumes.{at}.emptyDir" for at, each in enumerate(spec.get("volumes") or ()) if "emptyDir" in each]
+    for part in ("initContainers", "containers"):
+        for number, given in enumerate(spec.get(part) or ()):
+            new += [
+                f"spec.{part}.{number}.{name}"
+                for name in ("restartPolicy", *MEMBERS)
+                if given.get(name) is not None
+            ]
+    for path in new:
+        microversion.require_for(f"template.{path}", version, microversion.POD_MEMBERS)
+
+
+def _watched(where: str, given: Mapping[str, Any], kind: Kind) -> Fields:
+    """Return what ``request`` of a container says of its probes, and whether it is a sidecar."""
+    asked = {name: given[name] for name in MEMBERS if given.get(name) is not None}
+    for name, probe in asked.items():
+        if kind is Kind.INIT:
+            raise _wrong(f"{where}.{name}: an init container runs to its end and has no probes. With restartPolicy "
+                         "Always it is a sidecar, which may have them")
+        try:
+            Probe.of(MEMBERS[name], probe)
+        except ValueError as exc:
+            raise _wrong(f"{where}.{name}: {exc}") from None
+    found: Fields = {PROBES: {str(MEMBERS[name]): probe for name, probe in asked.items()}} if asked else {}
+    return {**found, SIDECAR: True} if kind is Kind.MEMBER and where.startswith("spec.initContainers") else found
+
+
+def _check_names(members: Sequence[Fields], version: Version) -> None:
+    if version < microversion.POD_MEMBERS:
+        return
+    names = [member["name"] for member in members]
+    for name in names:
+        if names.count(name) > 1:
+            raise _wrong(f"two containers would be called {name}. Give each a name of its own")
 
 
 def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, Any]:
@@ -226,7 +294,6 @@ def _member(
         **_size(where, requests, policy, settings),
         "disk": 0,
         "cpu_policy": policy,
-        "request": {"run": True},
         "exposed_ports": exposed,
         "ports": sorted({number for number, _ in ports}) or None,
         "mounts": [mount.to_dict() for mount in mounted] or None,
@@ -272,27 +339,37 @@ def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str
         name, where = each["name"], f"spec.volumes.{number}"
         if name in found:
             raise _wrong(f"{where}: the name {name} is given twice")
-        sources = [source for source in ("cinder", "local", "volume") if source in each]
+        sources = [source for source in ("cinder", "local", "emptyDir", "volume") if source in each]
         if sources == ["cinder"] and not settings.cinder:
             raise _wrong(
                 f"{where}.cinder: this installation has no Cinder. Use 'local' with a size, or 'volume' with the name "
                 "of a volume of the project"
             )
         if len(sources) != 1:
-            raise _wrong(f"{where}: it needs one of cinder, local, volume")
+            raise _wrong(f"{where}: it needs one of cinder, local, emptyDir, volume")
         if sources == ["local"]:
-            highest = int(settings.disk.highest) * MIB_PER_GIB
-            try:
-                size = mounts.size_mib(each["local"]["size"], 1, highest, suffixes=True)
-            except ValueError as exc:
-                raise _wrong(f"{where}.local.size: '{str(each['local']['size'])[:32]}' {exc}") from None
-            mount = Mount(MountKind.LOCAL, f"/volumes/{name}", size_mib=size)
+            mount = _sized(f"{where}.local.size", MountKind.LOCAL, name, each["local"]["size"], settings)
+        elif sources == ["emptyDir"]:
+            empty = each["emptyDir"] or {}
+            if "sizeLimit" not in empty:
+                raise _wrong(f"{where}.emptyDir.sizeLimit: it is missing. Give GiB, or MiB as in '64M'")
+            kind = MountKind.MEMORY if empty.get("medium") == "Memory" else MountKind.LOCAL
+            mount = _sized(f"{where}.emptyDir.sizeLimit", kind, name, empty["sizeLimit"], settings)
         elif sources == ["cinder"]:
             mount = _cinder(f"{where}.cinder", f"/volumes/{name}", each["cinder"])
         else:
             mount = Mount(MountKind.VOLUME, f"/volumes/{name}", source=each["volume"]["name"])
         found[name] = replace(mount, number=number)
     return found
+
+
+def _sized(where: str, kind: MountKind, name: str, size: Any, settings: Settings) -> Mount:
+    """Return a new volume of a fixed size, on disk or in memory."""
+    highest = int(settings.disk.highest) * MIB_PER_GIB if kind is MountKind.LOCAL else int(settings.memory.highest)
+    try:
+        return Mount(kind, f"/volumes/{name}", size_mib=mounts.size_mib(size, 1, highest, suffixes=True))
+    except ValueError as exc:
+        raise _wrong(f"{where}: '{str(size)[:32]}' {exc}") from None
 
 
 def _cinder(where: str, target: str, given: Mapping[str, Any]) -> Mount:

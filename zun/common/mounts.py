@@ -19,6 +19,9 @@ class Kind(StrEnum):
     """A file system of its own and of a fixed size on the host's disk, removed with the container."""
     TMPFS = "tmpfs"
     """A file system of a fixed size in the container's memory."""
+    MEMORY = "memory"
+    """A file system of a fixed size in the host's memory, which the containers of a capsule share. The capsule claims
+    its size beside their memory."""
     BIND = "bind"
     """One file whose content came with the request. Never a path of the host."""
     CINDER = "cinder"
@@ -29,8 +32,8 @@ class Kind(StrEnum):
 class Mount:
     """One mount. ``source`` is a volume's name, its id at Cinder, or a file's content in base64.
 
-    ``size_mib`` is for local and tmpfs, and for new volumes of Cinder. ``number`` is the number of the volume in its
-    capsule, for a mount of a capsule's volume. ``owned``: the volume is deleted with its container.
+    ``size_mib`` is for local, tmpfs and memory, and for new volumes of Cinder. ``number`` is the number of the volume
+    in its capsule, for a mount of a capsule's volume. ``owned``: the volume is deleted with its container.
     """
 
     kind: Kind
@@ -75,6 +78,11 @@ def disk_gib(mounts: list[Mount]) -> int:
     """Return the GiB of the host's disk that ``mounts`` are promised, rounded up."""
     sizes = [mount.size_mib or 0 for mount in mounts if mount.kind is Kind.LOCAL]
     return math.ceil(sum(sizes) / MIB_PER_GIB)
+
+
+def memory_mib(mounts: list[Mount]) -> int:
+    """Return the MiB of memory that ``mounts`` are promised, beside the memory of their containers."""
+    return sum(mount.size_mib or 0 for mount in mounts if mount.kind is Kind.MEMORY)
 
 
 def volume_names(mounts: list[Mount]) -> list[str]:

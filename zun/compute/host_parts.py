@@ -11,6 +11,7 @@ from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.networks import Networks
 from zun.compute.container.operations import Operations
+from zun.compute.container.prober import Prober
 from zun.compute.container.reconciler import Reconciler
 from zun.compute.container.resizer import Resizer
 from zun.compute.container.road import Road
@@ -45,6 +46,7 @@ class HostParts:
     attachments: NetworkAttachments
     reconciler: Reconciler
     road: Road
+    prober: Prober
     images: ImageStore
     named_volumes: NamedVolumes
     recovery: Recovery
@@ -74,7 +76,8 @@ class HostParts:
         holdings = Holdings(hostname, tracker, pool, scheduler_api, ledger, records)
         operations = Operations(hostname, notifier, holdings, queue)
         objects = RuntimeObjects(pool, driver, networks, accounts, images, volumes, lambda: tracker.topology.devices)
-        members = CapsuleMembers(hostname, tracker, driver, objects)
+        prober = Prober(driver)
+        members = CapsuleMembers(hostname, tracker, driver, objects, prober)
         creation = Creation(
             hostname,
             tracker=tracker,
@@ -98,13 +101,24 @@ class HostParts:
             members=members,
             objects=objects,
             records=records,
+            prober=prober,
         )
         lifecycle = Lifecycle(pool, driver, notifier, networks, operations, holdings, objects, glance, errands)
         resizer = Resizer(hostname, tracker, pool, driver, notifier, operations, holdings, objects)
         departures = Departures(hostname, driver, notifier, operations, holdings, objects, most_layer)
         attachments = NetworkAttachments(hostname, networks, operations, tracker, holdings)
         road = Road(
-            hostname, queue, tracker, creation, lifecycle, resizer, departures, attachments, reconciler, errands.names
+            hostname,
+            queue,
+            tracker,
+            creation,
+            lifecycle,
+            resizer,
+            departures,
+            attachments,
+            reconciler,
+            members,
+            errands.names,
         )
         return cls(
             operations=operations,
@@ -115,6 +129,7 @@ class HostParts:
             attachments=attachments,
             reconciler=reconciler,
             road=road,
+            prober=prober,
             images=images,
             named_volumes=NamedVolumes(hostname, driver),
             recovery=Recovery(hostname, records, tracker, driver, operations, holdings, reconciler),

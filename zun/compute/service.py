@@ -117,6 +117,7 @@ class ComputeService:
         for uuid in self._images.end_unfinished(context, self._host):
             self.errands.put(context, uuid, "delete", functools.partial(self._images.delete, context, uuid))
         self.queue.start()
+        self.parts.prober.start(self.parts.road.look_soon)
         self._server = rpc.get_host_server(transport, self._host, [endpoint])
         self._server.start()
         self._periodic = Periodic(self._tasks())
@@ -242,6 +243,7 @@ class ComputeService:
         self._periodic.stop()
         self._server.stop()
         self._server.wait()
+        self.parts.prober.stop()
         self.queue.stop()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)

@@ -114,6 +114,13 @@ def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:
     """Return the newest member of the template and its version, or None for a template of the stock client."""
     parts = (spec.get(part) for part in ("containers", "initContainers"))
     containers = [each for part in parts if isinstance(part, list) for each in part if isinstance(each, dict)]
+    new = [name for each in containers for name in ("name", "restartPolicy", *pods.PROBES) if each.get(name)]
+    new += ["terminationGracePeriodSeconds"] if spec.get("terminationGracePeriodSeconds") is not None else []
+    volumes = spec.get("volumes")
+    listed = [each for each in volumes if isinstance(each, dict)] if isinstance(volumes, list) else []
+    new += ["emptyDir" for each in listed if "emptyDir" in each]
+    if new and new != ["name"] * len(new):  # a name alone is ignored by older services
+        return next(name for name in new if name != "name"), versions.POD_MEMBERS_VERSION
     if any(each.get("devices") for each in containers):
         return "devices", versions.CAPSULE_DEVICES_VERSION
     return ("placement", versions.PLACEMENT_VERSION) if spec.get("placement") else None

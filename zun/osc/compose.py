@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from zun.osc import translation
@@ -20,18 +21,26 @@ _VARIABLE = re.compile(
 )
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgBKMG]?)[bB]?")
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?(?:(\d+)us)?")
+_LENGTHS = (Fraction(3600), Fraction(60), Fraction(1), Fraction(1, 1000), Fraction(1, 1000000))
+_PERIODS = {
+    "interval": ("periodSeconds", 1, 86400),
+    "timeout": ("timeoutSeconds", 1, 60),
+    "start_period": ("initialDelaySeconds", 0, 86400),
+}
+"""Times of a health check, with our name and the range of each."""
 _PORT = re.compile(r"(?:(?P<published>.*):)?(?P<target>\d+(?:-\d+)?)(?:/(?P<protocol>\w+))?")
 _RESTARTS = {"no": "Never", "always": "Always", "unless-stopped": "Always", "on-failure": "OnFailure"}
 
 _KEPT = (
     "image", "command", "entrypoint", "environment", "working_dir", "stdin_open", "tty", "ports", "expose", "volumes",
     "deploy", "cpus", "mem_limit", "restart", "depends_on", "container_name", "pull_policy", "cpuset",
+    "healthcheck", "stop_grace_period",
 )  # fmt: skip
 """Members that are translated, or mean nothing in a capsule: ``expose`` is for the other services alone."""
 _WHY: Mapping[str, str] = {
     "build": "an image is not built here: build it, push it to a registry and name it",
     "env_file": "write the values into environment",
-    "healthcheck": "a capsule has no probes",
     "networks": "all services share the one network of the capsule",
     "network_mode": "all services share the one network of the capsule",
     **dict.fromkeys(("secrets", "configs"), "there are none here: give the value in environment"),
@@ -90,7 +99,12 @@ def translated(document: Mapping[str, Any], project: str) -> Translated:
     if len(services) > 1:
         found.lost.add("services", "they reach each other at 127.0.0.1, not by their names")
     containers = [found.container(name, mapping(services, name, "services.")) for name in found.in_order(services)]
-    spec: dict[str, Any] = {"containers": containers, "restartPolicy": found.restart(services)}
+    spec: dict[str, Any] = {"containers": containers}
+    if len({each["restartPolicy"] for each in containers}) == 1:  # any release of the service knows the one of all
+        for each in containers:
+            spec["restartPolicy"] = each.pop("restartPolicy")
+    if (seconds := found.grace(services)) is not None:
+        spec["terminationGracePeriodSeconds"] = seconds
     used = {mount["name"] for each in containers for mount in each.get("volumeMounts", ())}
     if used:
         spec["volumes"] = [{"name": name, "volume": {"name": found.real_name(name)}} for name in sorted(used)]
@@ -130,16 +144,27 @@ class _Project:
             visit(name, ())
         return done
 
-    def restart(self, services: Mapping[str, Any]) -> str:
-        """Return the policy of the first service, and note the others that differ: a capsule has one."""
-        policies = {name: str((each or {}).get("restart", "no")).partition(":")[0] for name, each in services.items()}
-        first = next(iter(policies.values()))
-        for name, policy in policies.items():
-            if policy not in _RESTARTS:
-                raise ValueError(f"services.{name}.restart: {policy!r} is none of {', '.join(_RESTARTS)}")
-            if _RESTARTS[policy] != _RESTARTS[first]:
-                self.lost.add(f"services.{name}.restart", f"a capsule has one policy, {_RESTARTS[first]}")
-        return _RESTARTS[first]
+    def grace(self, services: Mapping[str, Any]) -> int | None:
+        """Return the longest time that a service has to end: a capsule has one. None if no service says it."""
+        path = "services.{}.stop_grace_period"
+        given = {name: (each or {}).get("stop_grace_period") for name, each in services.items()}
+        return max((seconds(text, path.format(name)) for name, text in given.items() if text is not None), default=None)
+
+    def probe(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Return the readiness probe of a health check: it is asked the same, and nothing is restarted for it."""
+        self.lost.others(given, f"{path}.", ("test", *_PERIODS, "retries", "disable"))
+        test = given.get("test")
+        words = ["CMD-SHELL", test] if isinstance(test, str) else list(test or ())
+        if given.get("disable") or words[:1] in ([], ["NONE"]):
+            return {}
+        if words[0] not in ("CMD", "CMD-SHELL") or len(words) < 2:
+            raise ValueError(f"{path}.test: it must be a text, or a list that begins with CMD or CMD-SHELL")
+        command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", words[1]]
+        made: dict[str, Any] = {"exec": {"command": command}, "periodSeconds": 30, "timeoutSeconds": 30}
+        for name, (ours, lowest, highest) in _PERIODS.items():
+            if given.get(name) is not None:
+                made[ours] = max(lowest, min(seconds(given[name], f"{path}.{name}"), highest))
+        return {**made, "failureThreshold": int(given["retries"])} if given.get("retries") else made
 
     def real_name(self, name: str) -> str:
         return str((self._volumes.get(name) or {}).get("name") or name)
@@ -152,7 +177,12 @@ class _Project:
         if given.get("cpuset"):
             raise ValueError(f"{path}.cpuset: {_CPUSET}")
         self.lost.others(given, f"{path}.", _KEPT)
-        made: dict[str, Any] = {"image": given["image"]}
+        restart = str(given.get("restart", "no")).partition(":")[0]
+        if restart not in _RESTARTS:
+            raise ValueError(f"{path}.restart: {restart!r} is none of {', '.join(_RESTARTS)}")
+        made: dict[str, Any] = {"image": given["image"], "restartPolicy": _RESTARTS[restart]}
+        if probe := self.probe(mapping(given, "healthcheck", f"{path}."), f"{path}.healthcheck"):
+            made["readinessProbe"] = probe
         if len(name) > 1:  # the service wants two letters
             made["name"] = name
         for ours, theirs in (("command", "entrypoint"), ("args", "command")):
@@ -246,6 +276,15 @@ class _Project:
             if source not in self._volumes:
                 raise ValueError(f"{where}: there is no volume {source} under the top-level volumes")
             yield {"name": source, "mountPath": target, **({"readOnly": True} if readonly else {})}
+
+
+def seconds(text: Any, path: str) -> int:
+    """Return a duration in whole seconds, rounded up. Example: ``1m30s`` is 90. Raise ValueError, naming the path."""
+    parts = _DURATION.fullmatch(str(text).strip())
+    if parts is None or not parts[0]:
+        raise ValueError(f"{path}: {text!r} is no duration, for example 1m30s")
+    pairs = zip(parts.groups(), _LENGTHS, strict=True)
+    return ceil(sum((Fraction(each) * unit for each, unit in pairs if each), Fraction(0)))
 
 
 def _numbers(target: Any, protocol: str, path: str) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,11 @@ from zun.osc.translation import ANYTHING, Lost, Translated, mapping
 SIZE_OF_EMPTY = 1024
 """MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
 
+MOST_SECONDS = 60
+"""The longest timeout of a probe."""
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+PERIODS = ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold")
+
 _UNITS = {
     **{"": Fraction(1), "m": Fraction(1, 1000)},
     **{unit: Fraction(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
@@ -36,7 +41,6 @@ _OF_CLUSTER: Mapping[str, Any] = {
     "serviceAccount": "default",
     "serviceAccountName": "default",
     "automountServiceAccountToken": False,
-    "terminationGracePeriodSeconds": 30,
     "tolerations": ANYTHING,
     "hostNetwork": False,
     "hostPID": False,
@@ -62,12 +66,12 @@ _OF_CLUSTER_IN_METADATA: Mapping[str, Any] = {
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _WHY: Mapping[str, str] = {
-    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), "a capsule has no probes"),
     "lifecycle": "a capsule has no hooks",
     "securityContext": "a capsule has no security contexts",
     "envFrom": _NO_CONFIG,
     "volumeDevices": "ask for devices by alias instead",
-    "restartPolicy": "an init container runs to its end: make it one of containers",
+    "restartPolicyRules": "a container has one policy for all its ends",
+    "grpc": "ask with exec, httpGet or tcpSocket",
     "namespace": "projects take the place of namespaces",
     **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), "a capsule is apart from its host"),
     **dict.fromkeys(
@@ -75,8 +79,7 @@ _WHY: Mapping[str, str] = {
     ),
     **dict.fromkeys(("subPath", "subPathExpr"), "a whole volume is mounted"),
     **dict.fromkeys(("hostPort", "hostIP"), "the host chooses the port; published_ports of the capsule tells it"),
-    "medium": "its size is on disk; a tmpfs is for single containers",
-    "terminationGracePeriodSeconds": "a container has the engine's own time to end, 10 seconds",
+    "terminationGracePeriodSeconds": "that of the whole Pod counts",
     **dict.fromkeys(("serviceAccount", "serviceAccountName"), "there are no service accounts here"),
     "imagePullSecrets": "create a registry with its password instead",
 }
@@ -136,7 +139,7 @@ class _Pod:
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         metadata, spec = mapping(pod, "metadata", at), mapping(pod, "spec", at)
         self.lost.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
-        kept = ("containers", "initContainers", "volumes", "restartPolicy")
+        kept = ("containers", "initContainers", "volumes", "restartPolicy", "terminationGracePeriodSeconds")
         self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
         volumes = dict(self.volumes(_list(spec, "volumes", f"{at}spec."), f"{at}spec.volumes"))
         parts = {
@@ -151,8 +154,9 @@ class _Pod:
         members = [*parts["initContainers"], *parts["containers"]]
         used = {mount["name"] for each in members for mount in each.get("volumeMounts", ())}
         made: dict[str, Any] = {name: value for name, value in parts.items() if value}
-        if spec.get("restartPolicy"):
-            made["restartPolicy"] = spec["restartPolicy"]
+        for name in ("restartPolicy", "terminationGracePeriodSeconds"):
+            if spec.get(name) is not None:
+                made[name] = spec[name]
         if mounted := [{"name": name, **volume} for name, volume in volumes.items() if name in used]:
             made["volumes"] = mounted
         if self.is_dedicated(spec, at):
@@ -166,9 +170,12 @@ class _Pod:
         if not isinstance(given, Mapping) or not given.get("image"):
             raise ValueError(f"{path}.image: it is missing")
         kept = ("name", "image", "command", "args", "workingDir", "imagePullPolicy", "env", "ports", "resources",
-                "volumeMounts", "stdin", "tty")  # fmt: skip
+                "volumeMounts", "stdin", "tty", "restartPolicy", *PROBES)  # fmt: skip
         self.lost.others(given, f"{path}.", kept, _OF_CLUSTER_IN_CONTAINERS)
-        made = {name: given[name] for name in ("name", "image", "command", "args", "stdin", "tty") if given.get(name)}
+        same = ("name", "image", "command", "args", "stdin", "tty", "restartPolicy")
+        made = {name: given[name] for name in same if given.get(name)}
+        if len(str(made.get("name", ""))) == 1:  # the service wants two letters
+            del made["name"]
         if given.get("workingDir"):
             made["workDir"] = given["workingDir"]
         if given.get("imagePullPolicy"):
@@ -179,6 +186,10 @@ class _Pod:
         self.references(given, env, path)
         if ports := list(self.ports(_list(given, "ports", f"{path}."), f"{path}.ports")):
             made["ports"] = ports
+        for name in PROBES:
+            probe = self.probe(mapping(given, name, f"{path}."), f"{path}.{name}", given.get("ports") or ())
+            if probe:
+                made[name] = probe
         if requests := self.requests(mapping(given, "resources", f"{path}."), f"{path}.resources"):
             made["resources"] = {"requests": requests}
         if mounts := list(self.mounts(_list(given, "volumeMounts", f"{path}."), f"{path}.volumeMounts", volumes)):
@@ -213,6 +224,25 @@ class _Pod:
             self.lost.others(each, f"{where}.", ("containerPort", "protocol", "name"))
             protocol = str(each.get("protocol") or "TCP").upper()
             yield {"containerPort": _named(each, where, "containerPort"), "protocol": protocol}
+
+    def probe(self, given: Mapping[str, Any], path: str, ports: Sequence[Any]) -> dict[str, Any]:
+        """Return a probe with the numbers of named ports. Empty if there is none, or its kind is not kept."""
+        tests = {"exec": ("command",), "httpGet": ("path", "port", "host", "scheme", "httpHeaders"),
+                 "tcpSocket": ("port", "host")}  # fmt: skip
+        self.lost.others(given, f"{path}.", (*tests, *PERIODS))
+        made = {name: given[name] for name in PERIODS if given.get(name) is not None}
+        for name, kept in tests.items():
+            if given.get(name) is None:
+                continue
+            test = mapping(given, name, f"{path}.")
+            self.lost.others(test, f"{path}.{name}.", kept)
+            made[name] = {member: test[member] for member in kept if test.get(member) not in (None, "")}
+            if name != "exec":
+                made[name]["port"] = _port_number(test.get("port"), f"{path}.{name}.port", ports)
+        if made.get("timeoutSeconds", 0) > MOST_SECONDS:
+            self.lost.add(f"{path}.timeoutSeconds", f"a probe has {MOST_SECONDS} s at most")
+            made["timeoutSeconds"] = MOST_SECONDS
+        return made if made.keys() & tests.keys() else {}
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the CPUs and MiB that a container claims: memory up to its limit, because that is what it may use."""
@@ -254,13 +284,16 @@ class _Pod:
             kind = kinds[0] if kinds else "emptyDir"
             value, at = each.get(kind) or {}, f"{where}.{kind}"
             if kind == "emptyDir":
-                self.lost.others(value, f"{at}.", ("sizeLimit",))
+                self.lost.others(value, f"{at}.", ("sizeLimit", "medium"))
                 mib = SIZE_OF_EMPTY
                 if value.get("sizeLimit"):
                     mib = translation.mib(amount(value["sizeLimit"], f"{at}.sizeLimit"))
                 else:
                     self.lost.add(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
-                yield volume, {"local": {"size": f"{mib}M"}}
+                if value.get("medium") == "Memory":
+                    yield volume, {"emptyDir": {"medium": "Memory", "sizeLimit": f"{mib}M"}}
+                else:  # which any release of the service knows
+                    yield volume, {"local": {"size": f"{mib}M"}}
             elif kind == "persistentVolumeClaim":
                 self.lost.others(value, f"{at}.", ("claimName", "readOnly"))
                 yield volume, {"volume": {"name": _named(value, at, "claimName")}}
@@ -280,6 +313,15 @@ class _Pod:
                 self.lost.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
                 made = {"name": volume, "mountPath": _named(each, where, "mountPath")}
                 yield {**made, "readOnly": True} if each.get("readOnly") else made
+
+
+def _port_number(port: Any, path: str, ports: Sequence[Any]) -> int:
+    """Return the number of a port, which a probe may name."""
+    named = next((each.get("containerPort") for each in ports if each.get("name") == port), port)
+    try:
+        return int(named)
+    except (TypeError, ValueError):
+        raise ValueError(f"{path}: {port!r} is neither a number nor the name of a port of the container") from None
 
 
 def _is_guaranteed(resources: Mapping[str, Any]) -> bool:

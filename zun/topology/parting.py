@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from zun.topology import amounts
 from zun.topology.allocator import plan
-from zun.topology.cpuset import NO_CPUS
+from zun.topology.cpuset import NO_CPUS, union
 from zun.topology.host_topology import HostTopology
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import Refusal
@@ -37,6 +37,21 @@ def parted(topology: HostTopology, whole: Plan, requests: Sequence[tuple[float, 
         parts[position] = _part(topology, usage, whole, *requests[position])
         usage = usage.with_claim(str(position), parts[position])
     return tuple(parts[position] for position in range(len(requests)))
+
+
+def beside(whole: Plan, parts: Sequence[Plan]) -> Plan:
+    """Return what ``parts`` of ``whole`` leave of it. Shared parts leave the CPUs, on which all of them run."""
+    if not whole.dedicated:
+        return whole
+    cells = {}
+    for node, share in whole.cells.items():
+        taken = [part.cells[node] for part in parts if node in part.cells]
+        cells[node] = replace(
+            share,
+            cpus=share.cpus - union(each.cpus | each.withheld for each in taken),
+            memory_mib=max(0, share.memory_mib - sum(each.memory_mib for each in taken)),
+        )
+    return replace(whole, cells=cells)
 
 
 def _part(topology: HostTopology, usage: Usage, whole: Plan, cpus: float, memory: int) -> Plan:

@@ -18,6 +18,7 @@ from zun.volume.cinder import CinderDriver
 from zun.volume.driver import VolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
+from zun.volume.memory import MemoryDriver
 from zun.volume.runtime import NamedDriver, TmpfsDriver
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Volumes:
             Kind.LOCAL: LocalDriver(root / "local"),
             Kind.BIND: FileDriver(root / "files"),
             Kind.TMPFS: TmpfsDriver(),
+            Kind.MEMORY: MemoryDriver(root / "memory"),
             Kind.VOLUME: NamedDriver(),
         }
         return cls(drivers, cinder)

@@ -5,6 +5,7 @@ from typing import Any
 
 from zun.api import limits, parsing
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
+from zun.common import probes
 from zun.topology import CPUPolicy
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
@@ -12,6 +13,74 @@ RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"
 _WORD = {"type": ["string", "null"], "maxLength": limits.FIELD_BYTES["command"]}
 _TEXTS = scalars.bounded("command", Field({"type": ["array", "null"], "items": _WORD})).schema
 _VOLUME_NAME = {**scalars.NAME.schema, "type": "string"}
+
+_PORT_NUMBER = {"type": "integer", "minimum": 1, "maximum": 65535}
+_HOST = {"type": ["string", "null"], "maxLength": 64}
+
+
+def _seconds(lowest: int, highest: int) -> dict[str, Any]:
+    return {"type": ["integer", "null"], "minimum": lowest, "maximum": highest}
+
+
+#: A probe, by the names of Kubernetes. ``zun.common.probes`` checks its members together.
+_PROBE = {
+    "type": ["object", "null"],
+    "properties": {
+        "exec": {
+            "type": "object",
+            "properties": {
+                "command": {
+                    "type": "array",
+                    "items": {"type": "string", "maxLength": limits.COLUMN},
+                    "minItems": 1,
+                    "maxItems": limits.PARTS,
+                }
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        },
+        "httpGet": {
+            "type": "object",
+            "properties": {
+                "path": {"type": ["string", "null"], "maxLength": limits.COLUMN, "pattern": r"^[!-~]*\Z",
+                         "description": "a path of ASCII characters without spaces"},
+                "port": _PORT_NUMBER,
+                "host": _HOST,
+                "scheme": {"enum": ["HTTP", "HTTPS"]},
+                "httpHeaders": {
+                    "type": ["array", "null"],
+                    "maxItems": 16,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": {"type": "string", "maxLength": 64, "pattern": r"^[A-Za-z0-9-]+\Z",
+                                     "description": "the name of a header"},
+                            "value": {"type": "string", "maxLength": limits.COLUMN, "pattern": r"^[ -~]*\Z",
+                                      "description": "a text of ASCII characters on one line"},
+                        },
+                        "required": ["name", "value"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["port"],
+            "additionalProperties": False,
+        },
+        "tcpSocket": {
+            "type": "object",
+            "properties": {"port": _PORT_NUMBER, "host": _HOST},
+            "required": ["port"],
+            "additionalProperties": False,
+        },
+        "initialDelaySeconds": _seconds(0, 86400),
+        "periodSeconds": _seconds(1, 86400),
+        "timeoutSeconds": _seconds(1, 60),
+        "successThreshold": _seconds(1, 100),
+        "failureThreshold": _seconds(1, 10000),
+    },
+    "additionalProperties": False,
+}
+_RESTART_POLICY = {"enum": [*RESTART_POLICIES]}
 
 _CONTAINER = {
     "type": "object",
@@ -74,6 +143,8 @@ _CONTAINER = {
         "stdin": scalars.B3.schema,
         "tty": scalars.B3.schema,
         "devices": devices.FIELDS["devices"].schema,
+        "restartPolicy": _RESTART_POLICY,
+        **dict.fromkeys(probes.MEMBERS, _PROBE),
     },
     "required": ["image"],
     "additionalProperties": False,
@@ -97,6 +168,11 @@ _VOLUME = {
             "required": ["size"],
             "additionalProperties": False,
         },
+        "emptyDir": {
+            "type": ["object", "null"],
+            "properties": {"medium": {"enum": ["", "Memory"]}, "sizeLimit": scalars.SIZE.schema},
+            "additionalProperties": False,
+        },
         "volume": {
             "type": "object",
             "properties": {"name": {**_VOLUME_NAME, "maxLength": 128}},  # as in mounts: a runtime adds to it
@@ -107,11 +183,11 @@ _VOLUME = {
     "required": ["name"],
     "maxProperties": limits.PARTS,
 }
-_RESTART_POLICY = {"enum": [*RESTART_POLICIES]}
 _SPEC = {
     "type": "object",
     "properties": {
         "restartPolicy": _RESTART_POLICY,
+        "terminationGracePeriodSeconds": _seconds(0, 3600),
         "containers": {"type": "array", "items": _CONTAINER, "minItems": 1, "maxItems": limits.PARTS},
         "initContainers": {"type": ["array", "null"], "items": _CONTAINER, "maxItems": limits.PARTS},
         "volumes": {"type": ["array", "null"], "items": _VOLUME, "maxItems": limits.PARTS},
@@ -145,8 +221,8 @@ _TEMPLATE = Schema(
 
 _OF_KUBERNETES = (
     "it is a manifest of Kubernetes. A capsule has 'kind: capsule' and no apiVersion; 'resources: {requests: {cpu: 1, "
-    "memory: 512}}' in MiB, without limits; 'env' as an object; volumes that are local, volume or cinder; no probes "
-    "and no security contexts"
+    "memory: 512}}' in MiB, without limits; 'env' as an object; volumes that are local, emptyDir, volume or "
+    "cinder; and no security contexts"
 )
 
 

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.probes import Role, is_sidecar, probes_of
 from zun.common.states import ALIVE, Kind, Status
 from zun.compute.container.device_rules import shared_out
+from zun.compute.container.prober import Prober
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver.driver import ContainerDriver
@@ -20,7 +22,7 @@ from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import cpuset_record, held_plan
 from zun.topology import Plan
-from zun.topology.parting import parted
+from zun.topology.parting import beside, parted
 
 LOG = logging.getLogger(__name__)
 
@@ -28,9 +30,9 @@ _RUNS = ALIVE | {Status.RESTARTING}
 
 
 def rolled_up(statuses: Sequence[str]) -> Status:
-    """Return the status of a capsule whose object runs. ``statuses`` are of its members, not of init containers."""
-    if Status.ERROR in statuses:
-        return Status.ERROR
+    """Return the status of a capsule whose object runs. ``statuses`` are of its containers, without init containers and
+    sidecars, none of them Error.
+    """
     if any(status in _RUNS for status in statuses):
         return Status.RUNNING
     return Status.STOPPED
@@ -45,11 +47,13 @@ class CapsuleMembers:
         tracker: ComputeNodeTracker,
         driver: ContainerDriver,
         objects: RuntimeObjects,
+        prober: Prober,
     ) -> None:
         self._hostname = hostname
         self._tracker = tracker
         self._driver = driver
         self._objects = objects
+        self._prober = prober
 
     def advance(self, context: RequestContext, capsule: Container, plan: Plan) -> bool:
         """Take every step towards a running capsule that can be taken now. Returns whether it has come that far.
@@ -58,13 +62,31 @@ class CapsuleMembers:
         """
         members = Container.list_by_capsule(context, capsule.uuid)
         self._part(members, plan)
-        for init in (each for each in members if each.kind == Kind.INIT):
-            if not self._has_ended(context, init):
-                return False
-        for member in (each for each in members if each.kind == Kind.MEMBER):
+        for member in members:  # in their order of starting
+            if member.kind == Kind.INIT:
+                if not self._has_ended(context, member):
+                    return False
+                continue
             if member.status == Status.CREATING:
                 self._run(context, member)
+            if is_sidecar(member) and not self._has_started(member):
+                return False
         return True
+
+    def _has_started(self, sidecar: Container) -> bool:
+        """Return whether the containers after a sidecar may start: its start-up probe succeeded, or there is none."""
+        if Role.STARTUP not in probes_of(sidecar.request):
+            return True
+        state = self._prober.seen(sidecar, self._driver.show(sidecar))
+        return state is not None and state.health is not None and state.health.started
+
+    def serves_nobody(self, context: RequestContext, member: Container) -> bool:
+        """Return whether ``member`` is a sidecar of containers that have all ended, and are not started again."""
+        if not is_sidecar(member):
+            return False
+        own = [each for each in Container.list_by_capsule(context, str(member.capsule_uuid)) if not is_sidecar(each)]
+        served = [each for each in own if each.kind == Kind.MEMBER]
+        return bool(served) and all(each.status == Status.STOPPED for each in served)
 
     def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
         """``state`` of a capsule's object, which runs, with the status that its members come to, and why.
@@ -72,11 +94,16 @@ class CapsuleMembers:
         Members that joined its network before it was started again are in a network without a way out: they join anew.
         """
         members = [each for each in Container.list_by_capsule(context, capsule.uuid) if each.kind == Kind.MEMBER]
+        served = [each for each in members if not is_sidecar(each)]
         if capsule.started_at is not None and capsule.started_at.replace(tzinfo=None) != state.started_at:
             for member in members:
                 self._rejoin(member, state)
-        reasons = [f"{each.name}: {each.status_reason}" for each in members if each.status == Status.ERROR]
-        return replace(state, status=rolled_up([each.status for each in members]), error="; ".join(reasons) or None)
+        failed = [each for each in members if each.status == Status.ERROR]
+        status = Status.ERROR if failed else rolled_up([each.status for each in served])
+        reasons = [f"{each.name}: {each.status_reason}" for each in failed]
+        if status == Status.STOPPED:
+            reasons = [f"{each.name} ended with exit code {each.exit_code}" for each in served if each.exit_code]
+        return replace(state, status=status, error="; ".join(reasons) or None)
 
     def _rejoin(self, member: Container, capsule: RuntimeState) -> None:
         state, part = self._driver.show(member), held_plan(member)
@@ -97,9 +124,8 @@ class CapsuleMembers:
         Raises Conflict when CPUs of ``plan`` are not there any more.
         """
         topology = self._tracker.topology
-        inits = [each for each in members if each.kind == Kind.INIT]
         others = [each for each in members if each.kind == Kind.MEMBER]
-        groups = [[each] for each in inits] + [others]
+        groups: list[list[Container]] = [others, *([each] for each in members if each.kind == Kind.INIT)]
         for group in groups:
             if all(each.cpuset for each in group):
                 continue
@@ -108,7 +134,8 @@ class CapsuleMembers:
                     f"CPUs {gone} went offline on the host while the capsule was made. Create it anew to be given "
                     "others, or ask the operator of the host to bring them online."
                 )
-            parts = parted(topology, plan, [(each.cpu, each.memory) for each in group])
+            whole = plan if group is others else beside(plan, self._before(members, group[0]))
+            parts = parted(topology, whole, [(each.cpu, each.memory) for each in group])
             given = shared_out(plan, group) if group is others else [()] * len(group)
             for member, part, devices in zip(group, parts, given, strict=True):
                 member.cpuset = cpuset_record(replace(part, devices=devices), topology)
@@ -116,6 +143,12 @@ class CapsuleMembers:
                 member.save()
         for member in members:
             self._tracker.admit(member.uuid, str(member.capsule_uuid))
+
+    @staticmethod
+    def _before(members: Sequence[Container], init: Container) -> list[Plan]:
+        """Return the parts of the sidecars that run when the init container does. They are in order of starting."""
+        sidecars = [each for each in members[: members.index(init)] if is_sidecar(each)]
+        return [part for part in map(held_plan, sidecars) if part is not None]
 
     def _run(self, context: RequestContext, member: Container) -> None:
         part = held_plan(member)

@@ -15,6 +15,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import join
 from zun.common.naming import named
+from zun.common.probes import GRACE
 from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
@@ -33,6 +34,11 @@ from zun.objects.placement import held_plan
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
+
+
+def grace_of(container: Container) -> int | None:
+    """Return the seconds that a container of a capsule has to end, or None for the time of the runtime."""
+    return (container.request or {}).get(GRACE)
 
 
 class Lifecycle:
@@ -149,6 +155,21 @@ class Lifecycle:
 
         self._simple(context, container, "reboot", TaskState.REBOOTING, work)
 
+    def renew(self, context: RequestContext, container: Container, reason: str) -> None:
+        """Restart a container of a capsule because a probe failed, or end it if its restart policy is ``no``."""
+        again = (container.restart_policy or {}).get("Name") not in (None, "", "no")
+        LOG.warning("Container %s is %s: %s", container.uuid, "restarted" if again else "ended", reason)
+
+        def work(current: Container) -> None:
+            if again:
+                self._objects.reboot(current, self._ready(context, current), grace_of(current))
+            else:
+                self._driver.stop(current, grace_of(current))
+
+        action, task_state = ("reboot", TaskState.REBOOTING) if again else ("stop", TaskState.STOPPING)
+        told = f"{reason}. {'It was restarted' if again else 'It was ended, as its restart policy says'}."
+        self._simple(context, container, action, task_state, work, told)
+
     def pause(self, context: RequestContext, container: Container) -> None:
         self._simple(context, container, "pause", TaskState.PAUSING, self._driver.pause)
 
@@ -175,8 +196,10 @@ class Lifecycle:
         action: str,
         task_state: TaskState,
         work: Callable[[Container], None],
+        why: str | None = None,
     ) -> None:
-        """One call to the runtime, after which the runtime says what the container is now."""
+        """One call to the runtime, after which the runtime says what the container is now, and ``why`` if it is given.
+        """
         with (
             recorded(context, container.uuid, action) as step,
             self._operations.action(context, container.uuid, action, task_state) as current,
@@ -187,6 +210,7 @@ class Lifecycle:
             current.status_reason = failure = None
             try:
                 work(current)
+                failure = why
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s: %s failed: %s", current.uuid, action, exc)
@@ -292,8 +316,7 @@ class Lifecycle:
             current.save()
             try:
                 if stop_timeout is not None:
-                    with contextlib.suppress(exceptions.ContainerVanished):
-                        self._driver.stop(current, stop_timeout)
+                    self._objects.stop(context, current, stop_timeout)
                 self._objects.remove(context, current, force=force)
             except exceptions.ZunError as exc:
                 step.failed(exc)

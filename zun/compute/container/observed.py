@@ -46,6 +46,8 @@ def observed(row: Mapping[str, Any], state: RuntimeState | None) -> dict[str, An
         "exit_code": state.exit_code,
         **told_by_runtime(row, state),
     }
+    if row["capsule_uuid"] is not None:
+        right["status_detail"] = None if state.health is None else state.health.told()
     seen = state.status
     if seen is None and state.never_started and row["status"] == Status.RESTARTING:
         seen = Status.CREATED  # its reboot failed before the runtime heard of it: nothing will follow

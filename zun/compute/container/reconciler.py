@@ -12,6 +12,7 @@ from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.device_rules import given_to, reason_now
 from zun.compute.container.observed import limited_otherwise, observed
 from zun.compute.container.operations import Operations
+from zun.compute.container.prober import Prober
 from zun.compute.container.record import logged
 from zun.compute.container.runtime_objects import RuntimeObjects, at_runtime
 from zun.compute.host.shared_pool import SharedPool
@@ -41,6 +42,7 @@ class Reconciler:
         members: CapsuleMembers,
         objects: RuntimeObjects,
         records: Records,
+        prober: Prober,
     ) -> None:
         self._hostname = hostname
         self._pool = pool
@@ -51,6 +53,7 @@ class Reconciler:
         self._members = members
         self._objects = objects
         self._records = records
+        self._prober = prober
 
     def restore(
         self, containers: Sequence[Container], runtime: Mapping[str, RuntimeState], lost: Mapping[str, Plan]
@@ -160,4 +163,4 @@ class Reconciler:
         state = self._driver.show(container)
         if container.kind == Kind.CAPSULE and state is not None and state.status == Status.RUNNING:
             return self._members.seen(context, container, state)
-        return state
+        return state if container.kind != Kind.MEMBER else self._prober.seen(container, state)

@@ -18,10 +18,12 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
+from zun.common.probes import is_sidecar
 from zun.common.states import Kind, Status
+from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.creation import Creation, Order
 from zun.compute.container.departures import Departures
-from zun.compute.container.lifecycle import Lifecycle
+from zun.compute.container.lifecycle import Lifecycle, grace_of
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.operations import TOO_LATE, key_of, row_of
 from zun.compute.container.reconciler import Reconciler
@@ -63,6 +65,7 @@ class Road:
         departures: Departures,
         attachments: NetworkAttachments,
         reconciler: Reconciler,
+        members: CapsuleMembers,
         uploading: Callable[[], set[str]],
     ) -> None:
         """``uploading`` returns uuids, among them those of the images that are on their way to Glance."""
@@ -73,6 +76,7 @@ class Road:
         self._lifecycle = lifecycle
         self._attachments = attachments
         self._reconciler = reconciler
+        self._members = members
         self._uploading = uploading
         self._lock = threading.Lock()
         self._proposals: dict[str, tuple[RequestContext, Callable[[], bool]]] = {}
@@ -102,6 +106,8 @@ class Road:
             Do.END: lambda context, each, step: self._end(context, each.uuid, step.action, None),
             Do.REFUSE: self._refuse,
             Do.SETTLE_NETWORKS: lambda context, each, step: attachments.settle(context, each),
+            Do.RENEW: lambda context, each, step: lifecycle.renew(context, each, step.values["reason"]),
+            Do.DISMISS: lambda context, each, step: lifecycle.stop(context, each, grace_of(each)),
             Do.GIVE_BACK: lambda context, each, step: creation.give_back(context, each.uuid),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
             Do.HASTEN: lambda context, each, step: lifecycle.hasten_delete(each, step.arguments.get("stop_timeout")),
@@ -161,8 +167,10 @@ class Road:
         if row is not None and row.capsule_uuid is not None:
             return Instead(key_of(row.capsule_uuid))
         if row is not None and row.kind == Kind.CAPSULE and lane is not Lane.LONG:
-            for member in Container.list_by_capsule(context, uuid):
-                self._go(context, member.uuid, member, lane)
+            members = Container.list_by_capsule(context, uuid)
+            for member in sorted(members, key=is_sidecar):  # they end after those that they serve
+                if (move := self._go(context, member.uuid, member, lane)) is not None:
+                    return move
             row = row_of(context, uuid)
         try:
             return self._go(context, uuid, row, lane)
@@ -245,7 +253,8 @@ class Road:
     def _case(self, context: RequestContext, uuid: str, row: Container | None, known: Mapping[str, Any]) -> Case:
         mine = self._mine(row)
         if row is not None and row.capsule_uuid is not None:
-            return Case(mine, **known)  # what it holds, and what is wanted of it, is its capsule's
+            over = mine is not None and self._members.serves_nobody(context, mine)
+            return Case(mine, over=over, **known)  # what it holds, and what is wanted of it, is its capsule's
         wanted = () if mine is None else self._wanted(context, uuid)
         agrees = not self._tracker.disagrees(uuid, None if mine is None else held_plan(mine))
         back = mine is not None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None

@@ -5,8 +5,10 @@ The object is found by the container's uuid, so that each step may be done twice
 """
 
 import base64
+import concurrent.futures
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator
 
 from oslo_utils import timeutils
@@ -14,6 +16,7 @@ from oslo_utils import timeutils
 from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.departures import departed, owner_of
+from zun.common.probes import is_sidecar
 from zun.common.states import Kind, Status
 from zun.compute.container.device_rules import given_to
 from zun.compute.container.networks import Networks
@@ -261,6 +264,29 @@ class RuntimeObjects:
         self._remove_object(container, force=force)
         self._pool.cpuset_files.remove(container.uuid)
         self._volumes.remove(container, elsewhere=elsewhere)
+
+    def stop(self, context: RequestContext, container: Container, timeout: int) -> None:
+        """Stop it before it is removed. Each process has until ``timeout`` seconds from now to end.
+
+        The containers of a capsule are stopped together, and then its sidecars, the one that was started last first.
+        A failure to stop one is logged: it is removed by force.
+        """
+        members = Container.list_by_capsule(context, container.uuid) if container.kind == Kind.CAPSULE else []
+        if not members:
+            with contextlib.suppress(exceptions.ContainerVanished):
+                self._driver.stop(container, timeout)
+            return
+        until = time.monotonic() + timeout
+
+        def stop(member: Container) -> None:
+            with logged("stop", member.uuid), contextlib.suppress(exceptions.ContainerVanished):
+                self._driver.stop(member, max(0, round(until - time.monotonic())))
+
+        served = [each for each in members if not is_sidecar(each)]
+        with concurrent.futures.ThreadPoolExecutor(len(served)) as threads:
+            list(threads.map(stop, served))
+        for sidecar in reversed([each for each in members if is_sidecar(each)]):
+            stop(sidecar)
 
     def _remove_object(self, container: Container, *, force: bool) -> None:
         if container.uuid in self._late and self._driver.show(container) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
 
-from zun.common.states import ALLOWED, TRANSITIONAL, Kind, Status, TaskState, awaits_reboot
+from zun.common.states import ALLOWED, RUNS, TRANSITIONAL, Kind, Status, TaskState, awaits_reboot
 from zun.compute.container.observed import never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
 from zun.objects.placement import held_plan
@@ -42,6 +42,8 @@ class Do(StrEnum):
     REFUSE = "end the action in an error"
     SETTLE_CLAIM = "hold what its row says"
     SETTLE_NETWORKS = "plug it into the networks of its ports"
+    RENEW = "restart it, or end it if its restart policy is no"
+    DISMISS = "stop it, as nobody needs it"
     GIVE_BACK = "give back what it holds"
     START_AGAIN = "start it as the runtime tried to"
     COMPARE = "write what the runtime shows"
@@ -134,6 +136,7 @@ class Case:
     - ``first``: nobody has looked at it since the service started.
     - ``compared``: in this look, the row and the runtime have been compared.
     - ``stopping``: at this moment a step of it waits for processes to end.
+    - ``over``: it is a sidecar, and the containers that it serves have ended.
     - ``back``: it left for another host and has come back, and this host counts its claim as that of what it left.
     """
 
@@ -145,6 +148,7 @@ class Case:
     first: bool = False
     compared: bool = False
     stopping: bool = False
+    over: bool = False
     back: bool = False
 
 
@@ -155,7 +159,9 @@ class Step:
     do: Do
     action: Wanted | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-    """For COMPARE: the columns of the row that differ from the runtime, with the values of the runtime."""
+    """For COMPARE: the columns of the row that differ from the runtime, with the values of the runtime. For RENEW: the
+    ``reason``.
+    """
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -164,7 +170,8 @@ class Step:
     @property
     def long(self) -> bool:
         """Whether the step may wait for hours."""
-        return self.do in WAITS and (self.arguments.get("timeout") or 0) > LONG_SECONDS
+        waits = self.arguments.get("stop_timeout" if self.do is Do.DELETE else "timeout")
+        return self.do in WAITS | {Do.DELETE} and (waits or 0) > LONG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +247,11 @@ def _state(case: Case) -> RuntimeState | None:
     return case.seen
 
 
+def _failed_probe(case: Case) -> str | None:
+    state = _state(case)
+    return None if state is None or state.health is None else state.health.failed
+
+
 def _has_devices(row: Mapping[str, Any]) -> bool:
     plan = held_plan(row)
     return plan is not None and bool(plan.devices)
@@ -300,6 +312,17 @@ RULES = (
     Rule("the row and the runtime agree since this look", lambda case, row: case.compared, Do.NOTHING),
     Rule("nobody has asked the runtime", lambda case, row: case.seen is Unseen.UNASKED, Do.ASK),
     Rule("the runtime does not answer", lambda case, row: case.seen is Unseen.AWAY, Do.NOTHING),
+    Rule(
+        "it belongs to a capsule, and its start-up or liveness probe has failed",
+        lambda case, row: _failed_probe(case),
+        lambda case, row: Step(Do.RENEW, values={"reason": _failed_probe(case)}),
+        Do.RENEW,
+    ),
+    Rule(
+        "it is a sidecar, runs, and the containers that it serves have ended",
+        lambda case, row: case.over and row["status"] in RUNS,
+        Do.DISMISS,
+    ),
     Rule(
         "its creation failed, the runtime shows nothing of it, and it holds its claim yet",
         lambda case, row: case.seen is None and never_made(row),

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands in containers, and their logs, processes and statistics."""
 
+import contextlib
 import itertools
+import os
+import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +33,9 @@ _PS_ARGS = f"-o {','.join(FIELDS)}"
 
 
 class DockerConsole(OnEngine):
-    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
+    def execute(
+        self, container: ContainerView, command: Sequence[str], timeout: float, *, ends: bool = False
+    ) -> tuple[str, int]:
         deadline = time.monotonic() + timeout
         api = self._engine.api
         with self._engine.translated("execute a command in", container):
@@ -43,11 +48,24 @@ class DockerConsole(OnEngine):
                         raise TimeoutError
                     time.sleep(0.01)
             except TimeoutError as exc:
+                if ends:
+                    self._kill(exec_id)
+                    within = f"within {amounts.text(timeout)} seconds"
+                    raise exceptions.Conflict(f"The command did not end {within} and was killed.") from exc
                 raise exceptions.Conflict(
                     f"The command did not end within {amounts.text(timeout)} seconds and was left running in container "
                     f"{naming.of(container)}. Run it in the background, or raise [docker] execute_timeout."
                 ) from exc
         return output.decode(errors="replace"), code
+
+    def _kill(self, exec_id: str) -> None:
+        """Kill the process of a command. Docker itself cannot. Raises docker-py's errors."""
+        found = self._engine.api.exec_inspect(exec_id)
+        pid = found["Pid"]
+        # The number may be another process by now, also of the host, unless its control group is the container's.
+        if pid and self._inside(pid, found["ContainerID"]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def logs(
         self,

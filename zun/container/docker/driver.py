@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from zun.container.docker.audit import DockerAudit
 from zun.container.docker.client import Engine, Settings
+from zun.container.docker.connections import DockerConnections
 from zun.container.docker.console import DockerConsole
 from zun.container.docker.events import DockerEvents
 from zun.container.docker.facts import DockerFacts
@@ -27,6 +28,7 @@ class DockerDriver(
     DockerResources,
     DockerHugePages,
     DockerConsole,
+    DockerConnections,
     DockerLayers,
     DockerTerminals,
     DockerImages,

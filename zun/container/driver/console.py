@@ -10,11 +10,13 @@ from zun.container.driver.container import ContainerView
 class Console(Protocol):
     """Reads the log, processes and statistics of a container, and runs commands inside it."""
 
-    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
+    def execute(
+        self, container: ContainerView, command: Sequence[str], timeout: float, *, ends: bool = False
+    ) -> tuple[str, int]:
         """Run ``command`` without a shell and return its output and exit code. The output mixes stdout and stderr.
 
         Conflict if the command is still running after ``timeout`` seconds. The command then goes on inside the
-        container.
+        container, or if it ``ends``, its process is killed.
         """
         ...
 

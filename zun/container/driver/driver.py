@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from zun.container.driver.archives import Archives
 from zun.container.driver.audit import Auditor
+from zun.container.driver.connections import Connections
 from zun.container.driver.console import Console
 from zun.container.driver.events import EventSource
 from zun.container.driver.facts import Facts
@@ -25,6 +26,7 @@ class ContainerDriver(
     Resources,
     HugePages,
     Console,
+    Connections,
     Archives,
     Terminals,
     Images,

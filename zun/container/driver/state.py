@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from zun.common.probes import Health
 from zun.common.states import Status
 from zun.topology.device_request import GivenDevice
 
@@ -32,6 +33,7 @@ class RuntimeState:
     - ``cpu`` (CPUs) and ``memory`` (MiB) are the configured limits, None without a limit. ``cap`` (CPUs) is CPU time
       that the container cannot exceed. Without a cap ``cpu`` is a weight: CPU shares by 1024, which are other shares
       for runtimes with another curve (see :mod:`zun.container.weights`).
+    - ``health`` is what the probes of a container of a capsule say, None without probes. The agent fills it in.
     """
 
     container_id: str
@@ -50,6 +52,7 @@ class RuntimeState:
     cap: float | None = None
     devices: tuple[GivenDevice, ...] = ()
     dedicated_cpus: str = ""
+    health: Health | None = None
 
     @property
     def never_started(self) -> bool:

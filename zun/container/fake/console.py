@@ -15,7 +15,9 @@ from zun.topology import amounts
 
 
 class InMemoryConsole(OnRuntime):
-    def execute(self, container: ContainerView, command: Sequence[str], timeout: float) -> tuple[str, int]:
+    def execute(
+        self, container: ContainerView, command: Sequence[str], timeout: float, *, ends: bool = False
+    ) -> tuple[str, int]:
         with self._operation("execute", container):
             found = self._running(container, "execute a command in")
             if found.paused:

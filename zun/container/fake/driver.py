@@ -16,6 +16,7 @@ from zun.container.driver.facts import HostFacts
 from zun.container.driver.images import ImageFacts
 from zun.container.fake.archives import InMemoryArchives
 from zun.container.fake.audit import InMemoryAudit
+from zun.container.fake.connections import InMemoryConnections
 from zun.container.fake.console import InMemoryConsole
 from zun.container.fake.facts import DEFAULT_FACTS, InMemoryFacts
 from zun.container.fake.hugepages import InMemoryHugePages
@@ -36,6 +37,7 @@ class InMemoryDriver(
     InMemoryResources,
     InMemoryHugePages,
     InMemoryConsole,
+    InMemoryConnections,
     InMemoryArchives,
     InMemoryTerminals,
     InMemoryImages,
@@ -52,7 +54,7 @@ class InMemoryDriver(
     - :meth:`fail` and :meth:`before` disturb an operation, :meth:`disobey` lets the kernel show other sets.
     - :meth:`cut_events` and :meth:`join_events` interrupt the stream of events, :meth:`heard` tells whether every
       event was processed.
-    - :meth:`exit` ends a process.
+    - :meth:`exit` ends a process, :meth:`answer` opens a port.
     - ``kernel`` has the further findings of an audit; ``updates`` and ``pulls`` record the calls.
     """
 

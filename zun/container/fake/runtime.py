@@ -57,6 +57,8 @@ class RuntimeObject:
     page_limits: Mapping[int, int] | None = None
     """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
+    answers: dict[int, bytes] = field(default_factory=dict)
+    """What a connection to each TCP port gets at once."""
     signals: list[str] = field(default_factory=list)
     """What was sent to the process, and did not end it."""
     layer: bytes = b""

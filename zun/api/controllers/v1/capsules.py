@@ -14,6 +14,7 @@ from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
+from zun.common.probes import GRACE
 from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
@@ -114,7 +115,7 @@ class Capsules:
                 self._volumes.released(row["mounts"])
                 return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
-        how = {"force": True, "stop_timeout": None}
+        how = {"force": True, "stop_timeout": (row["request"] or {}).get(GRACE)}
         one_container.accept(call, capsule, "delete", how, rule=None, status=Status.DELETING)
         one_container.tell(self._compute, call, capsule, "delete", how)
         return NO_CONTENT

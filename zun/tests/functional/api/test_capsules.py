@@ -281,8 +281,8 @@ BAD = [
     (changed("spec.containers.0.volumeMounts.0.name", "missing"), "missing"),
     (changed("spec.containers.1.volumeMounts", []), "shared"),
     (changed("spec.volumes.1.name", "scratch"), "twice"),
-    (changed("spec.volumes.0", {"name": "scratch"}), "cinder, local, volume"),
-    (changed("spec.volumes.0.cinder", {"size": 1}), "cinder, local, volume"),
+    (changed("spec.volumes.0", {"name": "scratch"}), "cinder, local, emptyDir, volume"),
+    (changed("spec.volumes.0.cinder", {"size": 1}), "cinder, local, emptyDir, volume"),
     (changed("spec.volumes.0", {"name": "scratch", "cinder": {"size": 1}}), "no Cinder"),
     (changed("spec.volumes.0", {"name": "scratch", "cinder": {"volumeID": MISSING}}), "no Cinder"),
     (changed("spec.containers.1.volumeMounts.1.mountPath", "/data2/"), "twice"),
@@ -412,7 +412,7 @@ def test_a_wrong_size_is_told_in_words(api, size, said):
     [
         ({"resources": {"limits": {"cpu": 1}}}, "('limits' was unexpected); possible are requests"),
         ({"resources": {"requests": {"gpu": 1}}}, "('gpu' was unexpected); possible are cpu, memory"),
-        ({"livenessProbe": {}}, "('livenessProbe' was unexpected); possible are args, command, devices, env"),
+        ({"lifecycle": {}}, "('lifecycle' was unexpected); possible are args, command, devices, env"),
     ],
 )
 def test_unknown_member_is_answered_with_the_known(api, given, said):
@@ -435,3 +435,133 @@ def test_a_manifest_of_kubernetes_is_told_what_differs(api, template, as_text):
     assert reply.refusal == (400, "schema-validation-error")
     for said in ("template: it is a manifest of Kubernetes", "kind: capsule", "requests: {cpu: 1, memory: 512}"):
         assert said in reply.error["detail"]
+
+
+PROBE = {"tcpSocket": {"port": 80}}
+SIDECAR = {"image": "proxy", "name": "proxy", "restartPolicy": "Always", "startupProbe": PROBE}
+
+
+def requested(uuid):
+    """The column ``request`` of each container, by its name."""
+    return {each["name"]: each["request"] for each in db.members([uuid])[uuid]}
+
+
+def test_members_of_a_pod_keep_names_probes_and_policies(api, compute):
+    own = {"image": "demo", "name": "job", "restartPolicy": "Never", "livenessProbe": PROBE,
+           "readinessProbe": {"httpGet": {"port": 8080, "path": "/ok"}, "periodSeconds": 3}}  # fmt: skip
+    body = spec(
+        own, {"image": "demo", "name": "log"},
+        initContainers=[{"image": "demo", "name": "setup"}, SIDECAR],
+        terminationGracePeriodSeconds=30,
+    )  # fmt: skip
+    made = api.at("1.51").post(PATH, body).json
+    assert [each["name"] for each in made["init_containers"]] == ["capsule-small-setup"]
+    names = ["capsule-small-proxy", "capsule-small-job", "capsule-small-log"]
+    assert [each["name"] for each in made["containers"]] == names
+    policies = ["always", "no", "always"]
+    assert [each["restart_policy"]["Name"] for each in made["containers"]] == policies
+    plain = {"run": True, "grace": 30}
+    assert requested(made["uuid"]) == {
+        "capsule-small-setup": plain,
+        "capsule-small-proxy": {**plain, "probes": {"startup": PROBE}, "sidecar": True},
+        "capsule-small-job": {**plain, "probes": {"liveness": PROBE, "readiness": own["readinessProbe"]}},
+        "capsule-small-log": plain,
+    }
+    with session.writer() as connection:
+        table = db_containers.table
+        connection.execute(table.update().where(table.c.uuid == made["uuid"]).values(status="Running", host=HOST))
+    assert api.delete(f"{PATH}/{made['uuid']}").status == 204
+    assert compute.sent == [("delete", made["uuid"], {"force": True, "stop_timeout": 30})]
+
+
+def sized(image, cpu, memory, **members):
+    return {"image": image, "resources": {"requests": {"cpu": cpu, "memory": memory}}, **members}
+
+
+@pytest.mark.parametrize(
+    ("inits", "cpu", "memory"),
+    [
+        ([], 3.0, "384"),
+        ([sized("demo", 4, 512)], 4.0, "512"),
+        # A sidecar runs beside the containers, and beside the init containers after it.
+        ([sized("demo", 1, 128, restartPolicy="Always")], 4.0, "512"),
+        ([sized("demo", 1, 128, restartPolicy="Always"), sized("demo", 4, 128)], 5.0, "512"),
+        ([sized("demo", 4, 128), sized("demo", 1, 128, restartPolicy="Always")], 4.0, "512"),
+        ([sized("demo", 4, 128, restartPolicy="OnFailure")], 4.0, "384"),
+    ],
+)
+def test_the_claim_is_the_most_at_one_time(api, inits, cpu, memory):
+    body = spec(sized("demo", 2, 256), sized("demo", 1, 128), initContainers=inits)
+    made = api.at("1.51").post(PATH, body).json
+    assert (made["cpu"], made["memory"]) == (cpu, memory)
+
+
+def test_empty_volumes_on_disk_and_in_memory(api):
+    mounts = [{"name": "fast", "mountPath": "/fast"}, {"name": "wide", "mountPath": "/wide", "readOnly": True}]
+    volumes = [
+        {"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}},
+        {"name": "wide", "emptyDir": {"sizeLimit": 2}},
+    ]
+    body = spec(sized("demo", 1, 128, volumeMounts=mounts), sized("demo", 1, 128, volumeMounts=mounts), volumes=volumes)
+    made = api.at("1.51").post(PATH, body).json
+    assert made["memory"] == "320"  # the volume is claimed beside the memory of the containers
+    row = db_containers.get(made["uuid"])
+    assert [(each["type"], each["size_mib"]) for each in row["mounts"]] == [("memory", 64), ("local", 2048)]
+    assert row["volume_disk"] == 2
+    for each in db.members([made["uuid"]])[made["uuid"]]:
+        assert [(mount["destination"], mount.get("read_only")) for mount in each["mounts"]] == [
+            ("/fast", None),
+            ("/wide", True),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"livenessProbe": {}}, "containers.0.livenessProbe: it needs one of exec, httpGet and tcpSocket"),
+        ({"livenessProbe": {**PROBE, "successThreshold": 2}}, "livenessProbe: successThreshold is 2: it must be 1"),
+        ({"readinessProbe": {"tcpSocket": {"port": 0}}}, "port"),
+        ({"readinessProbe": {"tcpSocket": {"port": 80, "host": "db.example"}}}, "neither an IP address nor localhost"),
+        ({"readinessProbe": {**PROBE, "timeoutSeconds": 61}}, "timeoutSeconds"),
+        ({"readinessProbe": {"grpc": {"port": 80}}}, "'grpc' was unexpected"),
+        ({"readinessProbe": {"httpGet": {"port": 80, "path": "/a b"}}}, "path"),
+        ({"readinessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "A", "value": "1\r\nB: 2"}]}}}, "value"),
+        ({"startupProbe": {"exec": {"command": []}}}, "command"),
+        ({"restartPolicy": "always"}, "restartPolicy"),
+    ],
+)
+def test_a_wrong_probe_or_policy_is_named(api, members, said):
+    reply = api.at("1.51").post(PATH, spec({"image": "demo", **members}))
+    assert reply.status == 400 and said in reply.error["detail"]
+    assert rows() == []
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"initContainers": [{"image": "demo", "livenessProbe": PROBE}]}, "an init container runs to its end"),
+        ({"terminationGracePeriodSeconds": 3601}, "terminationGracePeriodSeconds"),
+        ({"volumes": [{"name": "data", "emptyDir": {}}]}, "emptyDir.sizeLimit: it is missing"),
+        ({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "64M", "medium": "HugePages"}}]}, "medium"),
+        ({"initContainers": [{"image": "demo", "name": "twin"}]}, "two containers would be called capsule-small-twin"),
+    ],
+)
+def test_a_wrong_part_of_a_pod_is_named(api, members, said):
+    reply = api.at("1.51").post(PATH, spec({"image": "demo", "name": "twin"}, **members))
+    assert reply.status == 400 and said in reply.error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("containers", "members", "path"),
+    [
+        ({"livenessProbe": PROBE}, {}, "spec.containers.0.livenessProbe"),
+        ({"restartPolicy": "Never"}, {}, "spec.containers.0.restartPolicy"),
+        ({}, {"terminationGracePeriodSeconds": 0}, "spec.terminationGracePeriodSeconds"),
+        ({}, {"volumes": [{"name": "data", "emptyDir": {"sizeLimit": 1}}]}, "spec.volumes.0.emptyDir"),
+    ],
+)
+def test_members_of_pods_need_their_version(api, containers, members, path):
+    reply = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web", **containers}, **members))
+    assert reply.refusal[0] == 400 and f"template.{path}" in reply.error["detail"]
+    made = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web"})).json  # as in the reference: no such name
+    assert not made["containers"][0]["name"].endswith("-web")

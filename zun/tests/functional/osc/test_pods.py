@@ -21,7 +21,7 @@ spec:
     env: [{name: LEVEL, value: info}]
     resources: {limits: {cpu: "2", memory: 1Gi}}
 """
-PROBED = POD + "    livenessProbe: {httpGet: {port: 80}}\n"
+HOOKED = POD + "    lifecycle: {preStop: {sleep: {seconds: 1}}}\n"
 
 
 def run(tmp_path, text, *argv):
@@ -43,15 +43,15 @@ def test_pod_is_created_as_a_capsule(tmp_path):
 
 def test_what_is_lost_is_an_error_that_names_each_path(tmp_path):
     with pytest.raises(exceptions.CommandError) as caught:
-        run(tmp_path, PROBED)
-    assert "\n  spec.containers[0].livenessProbe: a capsule has no probes\n" in str(caught.value)
+        run(tmp_path, HOOKED)
+    assert "\n  spec.containers[0].lifecycle: a capsule has no hooks\n" in str(caught.value)
     assert str(caught.value).endswith("give --lenient to create it without.")
 
 
 def test_what_is_lost_is_a_warning_with_lenient(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "zun.osc.capsules"):
-        (asked,) = run(tmp_path, PROBED, "--lenient")
-    assert "livenessProbe" not in str(asked.body) and "livenessProbe: a capsule has no probes" in caplog.text
+        (asked,) = run(tmp_path, HOOKED, "--lenient")
+    assert "lifecycle" not in str(asked.body) and "lifecycle: a capsule has no hooks" in caplog.text
 
 
 def test_what_is_no_pod_is_refused_and_not_sent(tmp_path):
@@ -89,3 +89,9 @@ def test_services_are_created_as_a_capsule(tmp_path, monkeypatch, argv, name):
 def test_cpuset_of_a_service_is_refused_with_a_hint(tmp_path):
     with pytest.raises(exceptions.CommandError, match=r"cpuset: it names CPUs of a host.*x-placement"):
         up(tmp_path, "services: {web: {image: nginx, cpuset: 0-1}}", "--lenient")
+
+
+def test_probes_of_a_pod_are_asked_for_in_their_version(tmp_path):
+    (asked,) = run(tmp_path, POD + "    livenessProbe: {httpGet: {port: 80}}\n")
+    (container,) = asked.body["template"]["spec"]["containers"]
+    assert asked.version == "1.51" and container["livenessProbe"] == {"httpGet": {"port": 80}}

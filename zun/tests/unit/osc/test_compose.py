@@ -84,14 +84,44 @@ def test_services_are_started_after_those_that_they_depend_on():
     assert lost == (
         "services: they reach each other at 127.0.0.1, not by their names",
         "services.web.depends_on.api: it is started before, and not waited for",
-        "services.api.restart: a capsule has one policy, Never",
     )
+    policies = {each["name"]: each["restartPolicy"] for each in template["spec"]["containers"]}
+    assert policies == {"db": "Never", "api": "Always", "web": "Never"} and "restartPolicy" not in template["spec"]
+
+
+@pytest.mark.parametrize(
+    ("check", "probe"),
+    [
+        ({"test": "curl -f localhost"}, {"exec": {"command": ["/bin/sh", "-c", "curl -f localhost"]}}),
+        ({"test": ["CMD-SHELL", "true"]}, {"exec": {"command": ["/bin/sh", "-c", "true"]}}),
+        (
+            {"test": ["CMD", "pg_isready"], "interval": "1m30s", "timeout": "1500ms", "retries": 5,
+             "start_period": "2m"},
+            {"exec": {"command": ["pg_isready"]}, "periodSeconds": 90, "timeoutSeconds": 2, "failureThreshold": 5,
+             "initialDelaySeconds": 120},
+        ),
+        ({"test": ["CMD", "true"], "interval": "1h", "timeout": "2m"},
+         {"exec": {"command": ["true"]}, "periodSeconds": 3600, "timeoutSeconds": 60}),
+        ({"test": ["NONE"]}, None),
+        ({"test": "true", "disable": True}, None),
+    ],
+)  # fmt: skip
+def test_health_checks_are_readiness_probes(check, probe):
+    (container,) = capsule_of(one(healthcheck=check))["containers"]
+    usual = {"periodSeconds": 30, "timeoutSeconds": 30}
+    assert container.get("readinessProbe") == (probe and {**usual, **probe})
+
+
+def test_longest_time_to_end_is_that_of_the_capsule():
+    services = {name: {"image": "nginx", "stop_grace_period": text} for name, text in (("web", "1m"), ("log", "5.5s"))}
+    template, _ = translated({"services": services}, "project")
+    assert template["spec"]["terminationGracePeriodSeconds"] == 60
 
 
 @pytest.mark.parametrize(
     ("document", "lost"),
     [
-        (one(healthcheck={"test": "true"}), "services.web.healthcheck: a capsule has no probes"),
+        (one(healthcheck={"test": "true", "start_interval": "1s"}), "services.web.healthcheck.start_interval: a caps"),
         (one(networks=["front"]), "services.web.networks: all services share"),
         (one(ports=["8080:80"]), "services.web.ports[0]: the host chooses the port"),
         (one(ports=[{"target": 80, "published": "8080"}]), "services.web.ports[0]: the host chooses the port"),
@@ -128,6 +158,8 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
         (one(volumes=["data:/data"]), r"services.web.volumes\[0\]: there is no volume data"),
         (one(depends_on=["web"]), "services.web.depends_on: it depends on itself"),
         (one(depends_on=["db"]), "services.web.depends_on: there is no service db"),
+        (one(stop_grace_period="soon"), "services.web.stop_grace_period: 'soon' is no duration"),
+        (one(healthcheck={"test": ["true"]}), "services.web.healthcheck.test: it must be"),
         (one(restart="maybe"), "services.web.restart: 'maybe' is none of"),
     ],
 )

@@ -23,12 +23,12 @@ LOST = {
     "cpu-manager-shared": (),
     "tensorflow-serving": ("kind",),
     "vllm": (
-        "kind", f"{POD}.volumes[0].emptyDir.medium", f"{POD}.volumes[0].emptyDir", f"{ONE}.env[2].valueFrom",
+        "kind", f"{POD}.volumes[0].emptyDir", f"{ONE}.env[2].valueFrom",
         *(f"{ONE}.resources.{part}.{name}" for part in ("requests", "limits")
           for name in ("ephemeral-storage", "nvidia.com/gpu")),
     ),
     "cockroachdb": (
-        "kind", "spec.replicas", f"{POD}.affinity", f"{POD}.terminationGracePeriodSeconds",
+        "kind", "spec.replicas", f"{POD}.affinity",
         f"{POD}.initContainers[0].env[0].valueFrom",
     ),
     "elasticsearch": (
@@ -41,7 +41,7 @@ LOST = {
         "kind", f"{POD}.hostPID", f"{POD}.hostIPC", f"{POD}.hostNetwork", f"{POD}.volumes[0].secret",
         *(f"{POD}.volumes[{number}].hostPath" for number in (1, 2, 3, 4)), f"{ONE}.securityContext",
     ),
-    "selenium-chrome": ("kind", "spec.replicas", f"{POD}.volumes[0].emptyDir.medium", f"{POD}.volumes[0].emptyDir"),
+    "selenium-chrome": ("kind", "spec.replicas", f"{POD}.volumes[0].emptyDir"),
     "spark-worker": ("kind", "spec.replicas"),
     "hazelcast": ("kind", f"{ONE}.env[1].valueFrom"),
     "minio": ("kind", f"{ONE}.ports[0].hostPort"),
@@ -52,8 +52,7 @@ LOST = {
         f"{ONE}.resources.limits.cpu",
     ),
     "cassandra": (
-        "kind", "spec.replicas", f"{POD}.terminationGracePeriodSeconds",
-        *(f"{ONE}.{name}" for name in ("securityContext", "lifecycle", "readinessProbe", "livenessProbe")),
+        "kind", "spec.replicas", *(f"{ONE}.{name}" for name in ("securityContext", "lifecycle")),
         f"{ONE}.env[7].valueFrom",
     ),
     "mysql-cinder": (),

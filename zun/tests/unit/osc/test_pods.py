@@ -105,7 +105,15 @@ def test_container_that_alone_would_have_own_cpus_is_told():
 @pytest.mark.parametrize(
     ("manifest", "lost"),
     [
-        (one(livenessProbe={"httpGet": {"port": 80}}), "spec.containers[0].livenessProbe: a capsule has no probes"),
+        (one(livenessProbe={"grpc": {"port": 80}}), "spec.containers[0].livenessProbe.grpc: ask with exec, httpGet"),
+        (
+            one(livenessProbe={"tcpSocket": {"port": 80}, "timeoutSeconds": 90}),
+            "spec.containers[0].livenessProbe.timeoutSeconds: a probe has 60 s",
+        ),
+        (
+            one(livenessProbe={"tcpSocket": {"port": 80}, "terminationGracePeriodSeconds": 5}),
+            "spec.containers[0].livenessProbe.terminationGracePeriodSeconds: that of the whole Pod",
+        ),
         (one(securityContext={"runAsUser": 1}), "spec.containers[0].securityContext: a capsule has no security"),
         (one(envFrom=[{"configMapRef": {"name": "x"}}]), "spec.containers[0].envFrom: there are no ConfigMaps"),
         (
@@ -130,14 +138,10 @@ def test_container_that_alone_would_have_own_cpus_is_told():
         (pod(volumes=[{"name": "a", "hostPath": {"path": "/"}}]), "spec.volumes[0].hostPath: no such kind of volume"),
         (pod(volumes=[{"name": "a", "configMap": {"name": "x"}}]), "spec.volumes[0].configMap: there are"),
         (pod(volumes=[{"name": "a", "emptyDir": {}}]), "spec.volumes[0].emptyDir: it has no sizeLimit: it gets 1024"),
-        (
-            pod(volumes=[{"name": "a", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]),
-            "spec.volumes[0].emptyDir.medium: its size is on disk",
-        ),
         (pod(metadata={"namespace": "prod"}), "metadata.namespace: projects take the place of namespaces"),
         (
-            pod(initContainers=[{"image": "nginx", "restartPolicy": "Always"}]),
-            "spec.initContainers[0].restartPolicy: an init",
+            one(restartPolicyRules=[{"action": "Restart"}]),
+            "spec.containers[0].restartPolicyRules: a container has one policy",
         ),
     ],
 )
@@ -145,6 +149,33 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(manifest, lost):
     template, found = translated(manifest)
     assert len(found) == 1 and found[0].startswith(lost), found
     schemas.CREATE({"template": template})
+
+
+def test_probes_sidecars_and_empty_volumes_are_kept():
+    manifest = pod(
+        {
+            "name": "web", "image": "nginx", "restartPolicy": "Never",
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "livenessProbe": {"httpGet": {"port": "http", "path": "/ok", "scheme": "HTTP"}, "periodSeconds": 5},
+            "readinessProbe": {"exec": {"command": ["true"]}, "initialDelaySeconds": 0},
+            "volumeMounts": [{"name": "fast", "mountPath": "/fast"}],
+        },
+        initContainers=[
+            {"name": "proxy", "image": "proxy", "restartPolicy": "Always", "startupProbe": {"tcpSocket": {"port": 9}}}
+        ],
+        terminationGracePeriodSeconds=5,
+        volumes=[{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}],
+    )  # fmt: skip
+    spec = capsule_of(manifest)
+    (web,), (proxy,) = spec["containers"], spec["initContainers"]
+    assert web["restartPolicy"] == "Never" and proxy["restartPolicy"] == "Always"
+    assert web["livenessProbe"] == {
+        "httpGet": {"port": 8080, "path": "/ok", "scheme": "HTTP"}, "periodSeconds": 5
+    }  # fmt: skip
+    assert web["readinessProbe"] == {"exec": {"command": ["true"]}, "initialDelaySeconds": 0}
+    assert proxy["startupProbe"] == {"tcpSocket": {"port": 9}}
+    assert spec["terminationGracePeriodSeconds"] == 5
+    assert spec["volumes"] == [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}]
 
 
 def test_what_a_cluster_writes_into_each_pod_is_no_loss():
@@ -190,6 +221,7 @@ def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
         (one(resources={"requests": {"cpu": "two"}}), "spec.containers[0].resources: cpu: 'two' is no quantity"),
         (one(volumeMounts=[{"mountPath": "/a"}]), "spec.containers[0].volumeMounts[0].name: it is missing"),
         (pod(volumes=[{"emptyDir": {}}]), "spec.volumes[0].name: it is missing"),
+        (one(livenessProbe={"httpGet": {"port": "web"}}), "spec.containers[0].livenessProbe.httpGet.port: 'web' is"),
     ],
 )
 def test_what_is_no_pod_is_refused_with_the_path(manifest, words):

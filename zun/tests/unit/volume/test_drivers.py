@@ -18,6 +18,7 @@ from zun.volume import places
 from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
+from zun.volume.memory import MemoryDriver
 from zun.volume.runtime import NamedDriver, TmpfsDriver, volume_name
 
 OWNER = "c0ffee00-0000-4000-8000-000000000000"
@@ -66,7 +67,7 @@ def test_those_of_the_runtime():
     )
 
 
-@pytest.mark.parametrize("driver", [FileDriver, LocalDriver])
+@pytest.mark.parametrize("driver", [FileDriver, LocalDriver, MemoryDriver])
 def test_what_cannot_be_removed_is_told(tmp_path, driver):
     """Or it would stay for ever."""
     mount = Mount(Kind.LOCAL, "/d", size_mib=1)

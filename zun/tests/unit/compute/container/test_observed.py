@@ -24,7 +24,8 @@ LATER = datetime.datetime(2026, 3, 4, 13, 0, 0)
 
 def row(status, **fields):
     values = {"task_state": None, "container_id": "abc", "auto_remove": False, "status_reason": "as it was"}
-    values |= {"kind": "container", "auto_heal": False, "request": {"run": False, "hints": {}}}
+    values |= {"kind": "container", "auto_heal": False, "capsule_uuid": None, "status_detail": None}
+    values |= {"request": {"run": False, "hints": {}}}
     times = {"started_at": THEN, "finished_at": None, "exit_code": None}
     return {"status": status, **values, **times, **fields}
 

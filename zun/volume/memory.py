@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of file systems in memory that the containers of a capsule share: a tmpfs of the host.
+
+The kernel takes a page of a tmpfs from the memory nodes of the process that writes it first, and counts the page for
+the control group of this process. So the memory is where its containers may have memory, and within their limits.
+
+The containers get a folder *inside* the tmpfs. If the tmpfs is not mounted, the folder is missing and the runtime
+refuses to start the container. Otherwise the container would write to the host's disk without a limit.
+"""
+
+from pathlib import Path
+
+from zun.common import exceptions
+from zun.common.mounts import Mount
+from zun.container.driver.lifecycle import RuntimeMount
+from zun.volume.filesystems import DATA, add_data, mounted, run
+from zun.volume.places import clear, failed
+
+
+class MemoryDriver:
+    """Mount each tmpfs below ``root``, a folder that only this agent uses. Needs root."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
+        """Mount the tmpfs. Its data does not outlive a restart of the host, so ``again`` changes nothing."""
+        self.restore(owner, number, mount)
+        return RuntimeMount("bind", str(self._place(owner, number) / "fs" / DATA), mount.destination)
+
+    def restore(self, owner: str, number: int, mount: Mount) -> None:
+        place = self._place(owner, number)
+        target = place / "fs"
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.chmod(0o700)
+            target.mkdir(mode=0o700, exist_ok=True)
+            if not mounted(target):
+                options = f"size={mount.size_mib}m,mode=0700,nodev,nosuid"
+                run("mount", "-t", "tmpfs", "-o", options, "zun", str(target))
+            add_data(target)
+        except (OSError, exceptions.VolumeError) as exc:
+            raise failed(mount, place, str(exc)) from exc
+
+    def remove(self, owner: str, number: int, mount: Mount) -> None:
+        place = self._place(owner, number)
+        target = place / "fs"
+        try:
+            if mounted(target):
+                run("umount", str(target))
+        except (OSError, exceptions.VolumeError) as exc:
+            raise failed(mount, place, str(exc)) from exc
+        clear(place, mount)
+
+    def _place(self, owner: str, number: int) -> Path:
+        return self._root / owner / str(number)
