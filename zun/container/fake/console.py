@@ -25,8 +25,9 @@ class InMemoryConsole(OnRuntime):
         outcome = pretend(command) or Outcome("", 0)
         if outcome.seconds > timeout:
             # A real wait would only make tests slower.
+            how = "was killed" if ends else "was left running"
             raise exceptions.Conflict(
-                f"The command did not end within {amounts.text(timeout)} seconds in {naming.of(container)}"
+                f"The command did not end within {amounts.text(timeout)} seconds in {naming.of(container)} and {how}"
             )
         return outcome.output, outcome.code
 

@@ -260,6 +260,23 @@ def test_both_streams_and_bytes_that_are_no_text(rig: Rig) -> None:
     assert sorted(output.splitlines()) == ["err", "out", "\ufffd"]
 
 
+@pytest.mark.parametrize("host", [None, "localhost"])
+def test_connection_to_a_port_of_a_container(rig: Rig, host: str | None) -> None:
+    container = rig.running(command=["sh", "-c", "while :; do nc -l -p 7 -e echo hello; done"])
+    heard = []
+
+    def connects() -> bool:
+        try:
+            with rig.driver.connect(container, host, 7, 5) as connection:
+                heard.append(connection.recv(10))
+        except OSError:  # between two runs of nc
+            return False
+        return True
+
+    wait_for(connects)
+    assert heard == [b"hello\n"]
+
+
 def test_command_that_closes_its_output_early(rig: Rig) -> None:
     container = rig.running()
     assert rig.driver.execute(container, ["sh", "-c", "exec >&- 2>&-; sleep 0.3; exit 7"], 60) == ("", 7)

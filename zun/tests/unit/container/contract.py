@@ -445,6 +445,22 @@ class DriverContract:
             rig.driver.execute(container, ["sleep", "1000"], 0.3)
         assert rig.driver.execute(container, ["echo", "alive"], 5) == ("alive\n", 0)
 
+    def test_command_that_ends_is_killed(self, rig: Rig) -> None:
+        container = rig.running()
+        with pytest.raises(exceptions.Conflict, match=r"0\.3 seconds.* was killed"):
+            rig.driver.execute(container, ["sleep", "1234"], 0.3, ends=True)
+        wait_for(lambda: not any("sleep 1234" in each["args"] for each in rig.driver.top(container)))
+        assert rig.state(container).status == Status.RUNNING
+
+    @pytest.mark.parametrize("host", [None, "localhost", "127.0.0.1", "::1"])
+    def test_nothing_answers_at_a_port(self, rig: Rig, host: str | None) -> None:
+        with pytest.raises(OSError):  # a network without IPv6 refuses in other words
+            rig.driver.connect(rig.running(), host, 9, 5)
+
+    def test_connect_needs_a_process(self, rig: Rig) -> None:
+        with pytest.raises(exceptions.Conflict, match="not running"):
+            rig.driver.connect(rig.created(), None, 9, 5)
+
     # Terminals
 
     def test_attach(self, rig: Rig) -> None:
