@@ -50,6 +50,12 @@ class _Watch:
     begun: float
     waiting: set[Role] = field(default_factory=set)
     """The probes that are asked now, or have a time at which they will be."""
+    paused: bool = False
+    """The processes stand still, so nothing is asked."""
+
+    @property
+    def asked(self) -> frozenset[Role]:
+        return frozenset() if self.paused else self.health.asked(self.probes)
 
 
 class Prober:
@@ -83,7 +89,10 @@ class Prober:
         """Return ``state`` with what the probes of this run say. The probes of a run that nobody has seen begin."""
         if state is None or state.status != Status.RUNNING:
             with self._changed:
-                if state is None or state.status != Status.PAUSED:
+                watch = self._watches.get(container.uuid)
+                if watch is not None and state is not None and state.status == Status.PAUSED:
+                    watch.paused = True
+                else:
                     self._watches.pop(container.uuid, None)
             return state
         probes = probes_of(container.request)
@@ -94,12 +103,13 @@ class Prober:
             if watch is None or watch.run != state.started_at:
                 watch = _Watch(container, state.started_at, probes, _begun(container, state, probes), self._clock())
                 self._watches[container.uuid] = watch
-                self._put(watch)
+            watch.paused = False
+            self._put(watch)
         return replace(state, health=watch.health)
 
     def _put(self, watch: _Watch) -> None:
         """Give the probes that are asked now, and have no time yet, their first time. The caller has the lock."""
-        for role in watch.health.asked(watch.probes) - watch.waiting:
+        for role in watch.asked - watch.waiting:
             self._at(max(self._clock(), watch.begun + watch.probes[role].delay), watch, role)
 
     def _at(self, when: float, watch: _Watch, role: Role) -> None:
@@ -115,7 +125,7 @@ class Prober:
                 if self._stopped:
                     return
                 _, _, watch, role = heapq.heappop(self._due)
-                if self._watches.get(watch.container.uuid) is not watch or role not in watch.health.asked(watch.probes):
+                if self._watches.get(watch.container.uuid) is not watch or role not in watch.asked:
                     watch.waiting.discard(role)
                     continue
                 capsule = str(watch.container.capsule_uuid)
@@ -142,9 +152,11 @@ class Prober:
             failure = "the compute service could not ask"
         with self._changed:
             self._free(capsule)
-            before, watch.health = watch.health, watch.health.after(role, probe, failure)
+            before = watch.health
+            if not watch.paused:  # else it failed for that
+                watch.health = before.after(role, probe, failure)
             watch.waiting.discard(role)
-            if role in watch.health.asked(watch.probes):
+            if role in watch.asked:
                 self._at(begun + probe.period, watch, role)
             self._put(watch)
             current = self._watches.get(uuid) is watch

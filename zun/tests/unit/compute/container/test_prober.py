@@ -121,6 +121,22 @@ def test_a_new_run_is_asked_anew_after_a_failure(prober, driver, looks):
     assert prober.seen(container, driver.show(container)).health is None and not prober._watches
 
 
+def test_a_paused_container_is_not_asked(prober, driver, looks):
+    container = running(driver, liveness={"exec": {"command": ["true"]}, "failureThreshold": 1, **OFTEN})
+    asked = queue.Queue()
+    driver.before("execute", asked.put)
+    assert health(prober, driver, container).failed is None
+    asked.get(timeout=10)
+    driver.pause(container)
+    prober.seen(container, driver.show(container))
+    while not asked.empty():
+        asked.get()
+    driver.unpause(container)
+    assert health(prober, driver, container).failed is None
+    asked.get(timeout=10)
+    assert looks.empty()
+
+
 def test_what_an_earlier_service_found_out_stays(prober, driver):
     container = running(driver, readiness={"tcpSocket": {"port": 80}, "periodSeconds": 1000})
     container.started_at, container.status_detail = driver.show(container).started_at, "ready"
