@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
+from cheroot import wsgi
+
 S = TypeVar("S", bound=socketserver.BaseServer)
 
 
@@ -63,3 +65,15 @@ def serving(server: S) -> Iterator[S]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def serving_application(application: Any) -> Iterator[str]:
+    """Serve the API as WSGI application on a free port until the block ends. Gives its URL."""
+    server = wsgi.Server(("127.0.0.1", 0), application, numthreads=2)
+    server.prepare()
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    yield f"http://127.0.0.1:{server.bind_addr[1]}/v1"
+    server.stop()
+    thread.join()

@@ -5,8 +5,11 @@ import re
 import uuid
 
 from zun.common import exceptions
+from zun.common.mounts import Kind
 from zun.tests.functional.fake_service import PATIENCE, FakeService
 from zun.volume import filesystems
+from zun.volume.fake import InMemoryVolumeDriver
+from zun.volume.volumes import Volumes
 
 
 class FakeCinder(FakeService):
@@ -211,3 +214,13 @@ class FakeMachine:
     def _may(self, step):
         if step in self.failures:
             raise exceptions.VolumeError(f"{step} failed")
+
+
+class Drivers:
+    """Stands for the volumes of a host of ``Cloud``, with the driver of Cinder."""
+
+    def __init__(self, driver):
+        self._driver = driver
+
+    def as_volumes(self):
+        return Volumes(dict.fromkeys(Kind, InMemoryVolumeDriver()), self._driver)

@@ -25,14 +25,12 @@ from zun.tests.fixtures import wait_for, written_conf
 from zun.tests.functional.api.client import Client
 from zun.tests.functional.api.conftest import inventory
 from zun.tests.functional.api.messages import ComputeMessages, SchedulerMessages
-from zun.tests.functional.cinder import FakeCinder, FakeMachine
+from zun.tests.functional.cinder import Drivers, FakeCinder, FakeMachine
 from zun.tests.functional.cloud import Cloud, machine
 from zun.tests.functional.steps import Before, Killed, Steps
 from zun.volume import cinder as module
 from zun.volume.cinder import CinderDriver
-from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.filesystems import Content
-from zun.volume.volumes import Volumes
 
 CONTEXT = admin_context()
 HTML = "<html><body>Bad gateway</body></html>"
@@ -762,16 +760,6 @@ def test_a_name_beyond_the_first_page(client, cinder):
 
 
 # A whole cloud.
-
-
-class Drivers:
-    """Stands for the volumes of a host of ``Cloud``, with the driver of Cinder."""
-
-    def __init__(self, driver):
-        self._driver = driver
-
-    def as_volumes(self):
-        return Volumes(dict.fromkeys(Kind, InMemoryVolumeDriver()), self._driver)
 
 
 def test_containers_of_a_cloud(database, context, cinder, client, tmp_path):

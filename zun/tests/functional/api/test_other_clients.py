@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unmodified clients beside the stock one: openstacksdk on a real port, others by the requests that they send."""
 
-import threading
-
 import keystoneauth1.session
 import pytest
-from cheroot import wsgi
 from keystoneauth1 import noauth
 
 from zun.db import containers as db
+from zun.tests.http_servers import serving_application
 
 openstack = pytest.importorskip("openstack")
 zun_client = pytest.importorskip("zunclient.client")
@@ -18,13 +16,8 @@ HEADERS = ("OpenStack-API-Version", "OpenStack-API-Minimum-Version", "OpenStack-
 
 @pytest.fixture
 def url(application):
-    server = wsgi.Server(("127.0.0.1", 0), application, numthreads=2)
-    server.prepare()
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    yield f"http://127.0.0.1:{server.bind_addr[1]}/v1"
-    server.stop()
-    thread.join()
+    with serving_application(application) as served:
+        yield served
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 
 import json
 import logging
-import threading
 
 import pytest
-from cheroot import wsgi
 
 from zun.db import containers as db
+from zun.tests.http_servers import serving_application
 
 openstack = pytest.importorskip("openstackclient.shell")
 pytest.importorskip("zunclient")
@@ -29,14 +28,8 @@ class Port:
 @pytest.fixture(scope="module")
 def port():
     made = Port()
-    server = wsgi.Server(("127.0.0.1", 0), made, numthreads=2)
-    server.prepare()
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    made.url = f"http://127.0.0.1:{server.bind_addr[1]}/v1"
-    yield made
-    server.stop()
-    thread.join()
+    with serving_application(made) as made.url:
+        yield made
 
 
 @pytest.fixture
