@@ -8,7 +8,7 @@ writes to its log as it commits the status; nothing is polled. Containers are re
 the clock.
 
     benchmarks/run_overhead.py [--pairs 40] [--batch 24] [--json FILE]
-                               [--engine | --distributed | --conductor [--driver fake] | --neutron]
+                               [--engine | --distributed | --conductor [--driver fake] | --neutron | --capsule]
 
 ``--engine`` has three ways in turn: docker-py, the container driver without the service (create, start, and the look at
 what the kernel gave), and the service. It prints the releases of the engine, the requests that the driver sends it,
@@ -26,6 +26,11 @@ without Neutron, and has Neutron make and bind a port (``requests``). ``active``
 interface until Neutron has its port ACTIVE. ``added`` is the first time less the three others. The machine must have no
 other interface ``tap*``. It needs root and the services of ``tools/services.sh`` (ZUN_TEST_KEYSTONE_URL,
 ZUN_TEST_NEUTRON_URL, ZUN_TEST_NEUTRON_OVSDB).
+
+``--capsule`` has in turn a capsule of four members, from the request until it is Running, and four times ``docker run
+-d``, one after the other. Docker's containers have a network each, the members share that of the capsule's own object,
+which is a fifth container. ``ratio`` is that of the medians. ``exec`` is a command in a member against the same command
+in a container of the service, and against ``docker exec``.
 
 One at a time the container is dedicated (one CPU of its own); four at a time they are shared, because four dedicated
 ones would need four CPUs. ``added`` is the difference of each pair.
@@ -64,6 +69,8 @@ from zun.tests.integration.container.daemon import root_of_busybox
 from zun.tests.integration.container.proxy import proxied
 from zun.tests.unit.container.samples import Sample
 
+MEMBERS = 4
+EXECS = 5  # of a round
 IMAGE, COMMAND, MEMORY_MIB = "zun-demo", ["sleep", "100000"], 64
 AT_A_TIME = 4
 VERSION = {"OpenStack-API-Version": "container 1.41"}
@@ -517,6 +524,100 @@ def _figures(values: list[float]) -> dict[str, float]:
     }
 
 
+def run_capsule(service: AllInOne, http: requests.Session) -> tuple[float, str]:
+    """Return the seconds until the capsule is Running, and its uuid."""
+    requested = {"resources": {"requests": {"cpu": 0.1, "memory": MEMORY_MIB}}}
+    members = [{"image": IMAGE, "command": COMMAND, **requested} for _ in range(MEMBERS)]
+    template: dict[str, Any] = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": members}}
+    began = time.perf_counter()
+    answer = http.post(_capsules(service), json={"template": template}, headers=VERSION)
+    answer.raise_for_status()
+    capsule = answer.json()["uuid"]
+    return service.seen(capsule, "Running") - began, capsule
+
+
+def run_by_command(docker: Sequence[str]) -> tuple[float, list[str]]:
+    """Return the seconds that ``docker run -d`` takes for as many containers as a capsule has, and their ids."""
+    cpus = "0-1" if len(_online()) > 1 else "0"
+    limits = ["--cpuset-cpus", cpus, "--cpuset-mems", "0", "--memory", f"{MEMORY_MIB}m", "--cpu-shares", "102"]
+    began = time.perf_counter()
+    made = [_said([*docker, "run", "-d", *limits, IMAGE, *COMMAND]) for _ in range(MEMBERS)]
+    return time.perf_counter() - began, made
+
+
+def _said(command: Sequence[str]) -> str:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def _capsules(service: AllInOne) -> str:
+    return service.url.replace("containers", "capsules")
+
+
+def execute(service: AllInOne, http: requests.Session, container: str) -> float:
+    """Return the seconds that a command takes in a container."""
+    began = time.perf_counter()
+    answer = http.post(f"{service.url}/{container}/execute", params={"command": "true"}, headers=VERSION)
+    if answer.json()["exit_code"] != 0:
+        raise SystemExit(f"the command failed: {answer.text}")
+    return time.perf_counter() - began
+
+
+def with_capsule(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
+    _engine(arguments.docker_url)
+    docker, http = ["docker", "--host", arguments.docker_url], requests.Session()
+    sandbox = f"[capsule]\nsandbox_image = {IMAGE}\nsandbox_command = {','.join(COMMAND)}\n"
+    service = AllInOne(place, arguments.docker_url, sandbox)
+    taken: dict[str, list[float]] = {"capsule": [], "docker": []}
+    spent: dict[str, list[float]] = {"capsule": [], "docker": []}
+    execs: dict[str, list[float]] = {"member": [], "container": [], "docker": []}
+    try:
+        _, single = through_service(service, http, {"image": IMAGE, "command": COMMAND, "memory": MEMORY_MIB})
+        for number in range(arguments.pairs + 2):
+            before = service.cpu_seconds()
+            seconds, capsule = run_capsule(service, http)
+            cpu = service.cpu_seconds() - before
+            shown = http.get(f"{_capsules(service)}/{capsule}", headers=VERSION).json()
+            waited = os.times()
+            plain, made = run_by_command(docker)
+            ended = os.times()
+            plain_cpu = ended.children_user + ended.children_system - waited.children_user - waited.children_system
+            for _ in range(EXECS):
+                times = (
+                    execute(service, http, shown["containers"][0]["uuid"]),
+                    execute(service, http, single),
+                    _timed([*docker, "exec", made[0], "true"]),
+                )
+                if number >= 2:
+                    for values, each in zip(execs.values(), times, strict=True):
+                        values.append(each * 1000)
+            http.delete(f"{_capsules(service)}/{capsule}", headers=VERSION).raise_for_status()
+            service.seen(capsule, "Deleted")
+            _said([*docker, "rm", "--force", *made])
+            if number >= 2:  # two to warm up
+                row = (seconds, plain, cpu, plain_cpu)
+                for values, each in zip((*taken.values(), *spent.values()), row, strict=True):
+                    values.append(each * 1000)
+        remove(service, http, single)
+    finally:
+        service.stop()
+    ratio = statistics.median(taken["capsule"]) / statistics.median(taken["docker"])
+    exec_ratio = statistics.median(execs["member"]) / statistics.median(execs["container"])
+    return {
+        "capsule": {
+            **{f"{way}_ms": _figures(values) for way, values in taken.items()},
+            "ratio": ratio,
+            **{f"{way}_cpu_ms": _figures(values) for way, values in spent.items()},
+        },
+        "exec": {**{f"{way}_ms": _figures(values) for way, values in execs.items()}, "ratio": exec_ratio},
+    }
+
+
+def _timed(command: Sequence[str]) -> float:
+    began = time.perf_counter()
+    _said(command)
+    return time.perf_counter() - began
+
+
 def with_docker(arguments: argparse.Namespace, place: pathlib.Path) -> dict[str, Any]:
     engine = _engine(arguments.docker_url)
     if arguments.distributed:
@@ -574,13 +675,14 @@ def main() -> None:
     way.add_argument("--distributed", action="store_true", help="run the programs over RabbitMQ and MariaDB")
     way.add_argument("--conductor", action="store_true", help="compare a host without a database with one that has it")
     way.add_argument("--neutron", action="store_true", help="measure what a port of Neutron adds")
+    way.add_argument("--capsule", action="store_true", help="compare a capsule of four with 'docker run' four times")
     parser.add_argument("--driver", choices=["docker", "fake"], default="docker", help="of the hosts of --conductor")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.driver == "fake" and not arguments.conductor:
         parser.error("--driver fake needs --conductor")
     with tempfile.TemporaryDirectory() as folder:
-        ways = {"engine": with_driver, "conductor": with_and_without, "neutron": with_ports}
+        ways = {"engine": with_driver, "conductor": with_and_without, "neutron": with_ports, "capsule": with_capsule}
         compare = next((run for name, run in ways.items() if getattr(arguments, name)), with_docker)
         result = compare(arguments, pathlib.Path(folder))
     for name, figures in result.items():

@@ -43,6 +43,13 @@ def test_run_overhead_of_the_driver(tmp_path, docker_url):
 
 
 @pytest.mark.docker
+def test_run_overhead_of_a_capsule(tmp_path, docker_url):
+    found = run("run_overhead", tmp_path / "json", "--capsule", "--pairs", "1", "--docker-url", docker_url)
+    assert found["capsule"]["capsule_ms"]["median"] > 0 and found["capsule"]["docker_ms"]["median"] > 0
+    assert found["exec"]["member_ms"]["median"] > 0 and found["exec"]["container_ms"]["median"] > 0
+
+
+@pytest.mark.docker
 @pytest.mark.slow
 def test_run_overhead_with_neutron(tmp_path, docker_url, neutron_url, neutron_ovsdb):
     names = ("ZUN_TEST_KEYSTONE_URL", "ZUN_TEST_NEUTRON_URL", "ZUN_TEST_NEUTRON_OVSDB")
