@@ -5,6 +5,7 @@ ZUN_CAPSULE_SEQUENCES and ZUN_CAPSULE_SEED choose how many there are and which. 
 """
 
 import contextlib
+import glob
 import os
 import pathlib
 import random
@@ -39,16 +40,19 @@ FAULTS = ("none", "agent", "member killed", "member removed", "sandbox killed", 
 
 
 @pytest.fixture
-def cloud(on_docker, own_daemon):
-    """The service on a Docker of its own: the program and its ``api``."""
+def cloud(on_docker, own_daemon, tmp_path):
+    """The service on a Docker of its own: the program with its ``api``, and ``state``, the folder of its files."""
     made = on_docker(
         docker={"api_url": own_daemon.url},
         compute={"audit_host_processes": "none", "sync_container_state_interval": 2},
         capsule={"sandbox_image": "zun-demo", "sandbox_command": "sleep,1000000"},
     )
     made.start()
-    made.api = Api(made.url, "admin", VERSION)
-    return made
+    made.api, made.state = Api(made.url, "admin", VERSION), tmp_path / "state"
+    yield made
+    made.kill()
+    for place in mounted(made.state):  # of a test that failed
+        subprocess.run(["umount", place], check=True)
 
 
 @pytest.fixture
@@ -133,11 +137,16 @@ class Capsule:
         return self._cloud.api.request("GET", f"/capsules/{self.uuid}").status_code == 404
 
 
-def left(cloud, engine, daemon, state):
+def mounted(state):
+    listed = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    return [place for place in listed if place.startswith(f"{state}/")]
+
+
+def left(cloud, engine, daemon):
     """What is left of capsules, by kind: in Docker, in the kernel, on the disk and in the database."""
-    files = [str(path) for path in state.rglob("*") if uuidutils.is_uuid_like(path.name[:36])]
-    files += [str(path) for path in (state / "volumes").glob("*/*")]
-    mounts = [line for line in pathlib.Path("/proc/self/mounts").read_text().splitlines() if str(state) in line]
+    state = cloud.state
+    paths = map(pathlib.Path, glob.glob(f"{state}/**/*", recursive=True))  # passes over what goes meanwhile
+    files = [str(path) for path in paths if uuidutils.is_uuid_like(path.name[:36])]
     loops = subprocess.run(["losetup", "--list", "--noheadings"], capture_output=True, text=True, check=True).stdout
     with contextlib.closing(sqlite3.connect(f"file:{state}/zun.sqlite?mode=ro", uri=True)) as database:
         counts = {name: f"SELECT count(*) FROM {name}" for name in ("containers", "network_ports")}
@@ -148,17 +157,16 @@ def left(cloud, engine, daemon, state):
         "namespaces": daemon.namespaces(),
         "claims": [each["container"] for each in cloud.api.held()[cloud.host]],
         "files": files,
-        "mounts": mounts,
+        "mounts": mounted(state),
         "loops": [line for line in loops.splitlines() if str(state) in line],
         "rows": [f"{name}: {number}" for name, number in rows.items() if number],
     }
     return {name: values for name, values in found.items() if values}
 
 
-def test_nothing_is_left_of_random_capsules(cloud, engine, own_daemon, tmp_path):
+def test_nothing_is_left_of_random_capsules(cloud, engine, own_daemon):
     dice, done, leaving = random.Random(SEED), Counter(), []
     print(f"ZUN_CAPSULE_SEED={SEED} ZUN_CAPSULE_SEQUENCES={SEQUENCES}")
-    state = tmp_path / "state"
     for _ in range(SEQUENCES):
         capsule, moment, fault = Capsule(cloud, engine, dice), dice.choice(MOMENTS), dice.choice(FAULTS)
         capsule.await_moment(moment)
@@ -173,6 +181,6 @@ def test_nothing_is_left_of_random_capsules(cloud, engine, own_daemon, tmp_path)
     print(done)
     found = []
     try:
-        wait_for(lambda: not found.append(left(cloud, engine, own_daemon, state)) and not found[-1], 60)
+        wait_for(lambda: not found.append(left(cloud, engine, own_daemon)) and not found[-1], 60)
     except AssertionError as exc:
         raise AssertionError(found[-1]) from exc
