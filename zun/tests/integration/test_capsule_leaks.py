@@ -23,14 +23,14 @@ from zun.tests.integration.programs import Api
 
 __all__ = ["own_daemon"]
 
-SEQUENCES = int(os.environ.get("ZUN_CAPSULE_SEQUENCES", "20"))
+SEQUENCES = int(os.environ.get("ZUN_CAPSULE_SEQUENCES", "12"))
 SEED = int(os.environ.get("ZUN_CAPSULE_SEED", "1"))
 VERSION = {"OpenStack-API-Version": "container 1.42"}
 SETTLED = {"Running", "Stopped", "Error"}
 TOGETHER = 3
 """Capsules that may be on their way out while the next one is made."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(240 + 12 * SEQUENCES)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(240 + 12 * SEQUENCES)]
 
 FAILS = "exit 3"
 INITS = ("true", "sleep 0.3", FAILS)
