@@ -58,6 +58,9 @@ questions get equal answers. The search is exact unless it uses up its steps; ``
   pages uses pages only.
 - A mixed container is on one cell. Its own CPUs are planned as for a dedicated container, on a cell whose pool has room
   for the rest of its ``cpus`` after that. It counts as dedicated for its memory, and as shared for the floor.
+- The members of a capsule whose containers differ are planned together (``PlacementRequest.of_members``): all of them
+  have a place, or none. Only what each member asks for and ``member_same`` are conditions. All are on one cell if they
+  fit there, else near each other, but the joined plan need not be the best of all.
 - The devices of a node without CPUs are on the cells nearest to it, all that are equally near.
 - CPUs isolated by the kernel go to containers of isolation ``isolated``, which get no other CPUs.
 - Without a ``dedicated_set``, dedicated containers may get every usable CPU that is not in a ``shared_set``.

@@ -14,6 +14,7 @@ from zun.topology.request import PlacementRequest
 from zun.topology.search.booking import book, draw, draw_together
 from zun.topology.search.cover import Cover
 from zun.topology.search.devices import DeviceSearch
+from zun.topology.search.members import plan_members, refused_members
 from zun.topology.search.nearest import changes, further, nearest, without_devices
 from zun.topology.search.own_cells import on_own_cells
 from zun.topology.search.question import Question, Stocks
@@ -28,6 +29,10 @@ def plan(topology: HostTopology, usage: Usage, request: PlacementRequest) -> Pla
     The answer is deterministic: equal arguments get equal answers. It is exact unless the search is so large that its
     steps are used up: a refusal means that no choice of CPUs and cells can serve, or its code is ``UNPROVEN``.
     """
+    if request.members:
+        steps = Steps()
+        found = plan_members(topology, usage, request, granted, steps)
+        return found or refused_members(topology, usage, request, granted, plan, steps)
     if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
     steps = Steps()
@@ -85,6 +90,8 @@ def page_sizes(topology: HostTopology, request: PlacementRequest) -> list[int | 
 
 def granted(topology: HostTopology, usage: Usage, request: PlacementRequest, steps: Steps | None = None) -> Plan | None:
     """Return what ``plan`` returns, but None instead of a refusal, which takes time to word."""
+    if request.members:
+        return plan_members(topology, usage, request, granted, steps or Steps())
     if request.dedicated and not request.mixed:
         topology = usage.with_pool(topology)
     return _answer(_questions(topology, usage, request, steps or Steps()))

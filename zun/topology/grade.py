@@ -37,7 +37,13 @@ def kept_up(topology: HostTopology, usage: Usage, plan: Plan) -> Plan:
     others and guarantee nothing. Siblings on the plan's own cores are withheld one by one, as far as they are free now
     and for dedicated use (for the grade ``isolated``: isolated by the kernel).
     """
-    if not plan.dedicated or plan.keeps in ("thread", "isolated"):
+    for number, part in enumerate(plan.parts):
+        kept = kept_up(topology, usage, part)
+        if kept is not part:  # the next call looks at the other parts, beside what this one holds now
+            return replace(
+                plan.joined([*plan.parts[:number], kept, *plan.parts[number + 1 :]]), generation=plan.generation
+            )
+    if plan.parts or not plan.dedicated or plan.keeps in ("thread", "isolated"):
         return plan
     view, cells = view_of(usage.with_pool(topology), plan.isolation), dict(plan.cells)
     for node, share in plan.cells.items():

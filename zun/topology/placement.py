@@ -3,14 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from zun.topology import amounts
 from zun.topology.cache_control import NO_PART, Part
 from zun.topology.cpuset import NO_CPUS, CpuSet
 from zun.topology.device_request import GivenDevice
-from zun.topology.ranges import CELL, CELLS, CPUS, DEVICES, GENERATION, MIB, PAGE_KIB, PAGES, PERCENT, WAYS, shown
+from zun.topology.ranges import (
+    CELL,
+    CELLS,
+    CPUS,
+    DEVICES,
+    GENERATION,
+    MIB,
+    PAGE_KIB,
+    PAGES,
+    PERCENT,
+    WAYS,
+    Listed,
+    shown,
+)
 from zun.topology.request import CPUPolicy, Isolation
 
 
@@ -26,7 +40,8 @@ class CellShare:
     """CPUs kept idle for this container, for example siblings. They are booked like its own; no container runs on
     them."""
     pages: Mapping[int, int] = field(default_factory=dict, hash=False)
-    """Number of huge pages by size in KiB. If there are any, ``memory_mib`` is in them. Example: {2048: 4} is 8 MiB."""
+    """Number of huge pages by size in KiB. If there are any, ``memory_mib`` is in them. Example: {2048: 4} is 8 MiB.
+    In a plan with parts, ``memory_mib`` is that of all parts, in pages and beside them; the parts tell which."""
     shared: float = 0.0
     """CPU demand of a shared or mixed container booked on this cell's pool."""
     pinned: CpuSet = field(default=NO_CPUS, compare=False)
@@ -60,6 +75,9 @@ class Plan:
     """The devices of the container, by the order of the request and then by address."""
     cache: Part = NO_PART
     """The part that the container has for itself of each L3 that one of its own CPUs uses."""
+    parts: tuple[Plan, ...] = ()
+    """Of a capsule whose containers differ, the plan of each member of the request. ``cells`` and ``devices`` are
+    their sums, and claims are booked part by part."""
 
     def __post_init__(self) -> None:
         cells = dict(self.cells)
@@ -69,6 +87,30 @@ class Plan:
         if self.devices:
             own = CpuSet(each.memory_node for each in self.devices if each.memory_node is not None)
             object.__setattr__(self, "mems", self.mems | own)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Plan]) -> Self:
+        """Return the plan of a capsule from those of its parts, which are not joined themselves.
+
+        The sandbox of the capsule runs on it: on the own CPUs of all parts, and where a part runs there, on the pool.
+        """
+        policies = {part.cpu_policy for part in parts}
+        policy = policies.pop() if len(policies) == 1 else "mixed"
+        cells: dict[int, CellShare] = {}
+        for part in parts:
+            for node, share in part.cells.items():
+                into_pool = policy == "mixed" and not part.dedicated
+                cells[node] = _added(cells.get(node, CellShare()), share, into_pool=into_pool)
+        mems = 0
+        for part in parts:
+            mems |= part.mems.mask
+        devices = tuple(device for part in parts for device in part.devices)
+        return cls(cells, policy, mems=CpuSet.from_mask(mems), devices=devices, parts=tuple(parts))
+
+    @property
+    def each(self) -> tuple[Plan, ...]:
+        """The plans that are booked: the parts of a capsule whose containers differ, else this plan alone."""
+        return self.parts or (self,)
 
     @property
     def dedicated(self) -> bool:
@@ -123,8 +165,13 @@ class Plan:
 
     @property
     def pages(self) -> dict[int, int]:
-        """Huge pages of all cells together, by size in KiB. Example: {2048: 8} is 16 MiB. Empty without huge pages."""
+        """Huge pages of the container, by size in KiB. Example: {2048: 8} is 16 MiB. Empty without huge pages.
+
+        A plan with parts has none, because the sandbox of a capsule uses none: its parts have them.
+        """
         total: dict[int, int] = {}
+        if self.parts:
+            return total
         for share in self.cells.values():
             for size, count in share.pages.items():
                 total[size] = total.get(size, 0) + count
@@ -134,8 +181,8 @@ class Plan:
         """Return the record for the container's row and for ``limits['cpuset']``.
 
         ``mems`` is left out if it is simply the cells of the plan, ``isolation`` if it is ``thread``, and
-        ``whole_cores`` if it is False, ``devices`` if there are none, and ``cache_ways`` and ``memory_bandwidth`` if
-        they are 0.
+        ``whole_cores`` if it is False, ``devices`` and ``parts`` if there are none, and ``cache_ways`` and
+        ``memory_bandwidth`` if they are 0.
         """
         record: dict[str, Any] = {
             "cpu_policy": self.cpu_policy,
@@ -154,6 +201,8 @@ class Plan:
             record["cache_ways"] = self.cache.ways
         if self.cache.bandwidth:
             record["memory_bandwidth"] = self.cache.bandwidth
+        if self.parts:
+            record["parts"] = [part.to_dict() for part in self.parts]
         return record
 
     @classmethod
@@ -175,11 +224,27 @@ class Plan:
             whole_cores=bool(record.get("whole_cores", False)),
             devices=tuple(GivenDevice.from_dict(each) for each in DEVICES(record.get("devices", ()))),
             cache=Part(WAYS(record.get("cache_ways", 0)), PERCENT(record.get("memory_bandwidth", 0))),
+            parts=tuple(cls.from_dict({**each, "parts": ()}) for each in _PARTS(record.get("parts", ()))),
         )
 
 
+_PARTS = Listed("parts of a plan", 256)
 _POLICIES = frozenset(map(str, CPUPolicy))
 _GRADES = frozenset(map(str, Isolation))
+
+
+def _added(one: CellShare, other: CellShare, *, into_pool: bool) -> CellShare:
+    """Return the sum of the shares of two parts on one cell. With ``into_pool`` the CPUs of ``other`` are the pool."""
+    sizes = one.pages.keys() | other.pages.keys()
+    return CellShare(
+        cpus=one.cpus if into_pool else one.cpus | other.cpus,
+        memory_mib=one.memory_mib + other.memory_mib,
+        withheld=one.withheld | other.withheld,
+        pages={size: one.pages.get(size, 0) + other.pages.get(size, 0) for size in sorted(sizes)},
+        shared=amounts.exact(one.shared + other.shared),
+        pinned=one.pinned | other.pinned,
+        pool=one.pool | other.pool | (other.cpus if into_pool else NO_CPUS),
+    )
 
 
 def _share_record(cell: int, share: CellShare) -> dict[str, Any]:

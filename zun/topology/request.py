@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from zun.topology import amounts
 from zun.topology.device_request import DeviceRequest, DeviceSame
@@ -47,6 +47,18 @@ class MemPolicy(StrEnum):
     PREFERRED = "preferred"
 
 
+class MemberSame(StrEnum):
+    """The part of a host that all members of a request share: all of their own CPUs, or all of their devices."""
+
+    NONE = "none"
+    CELL = "cell"
+    """All own CPUs are on one cell."""
+    L3 = "l3"
+    """All own CPUs are in one L3 group."""
+    SWITCH = "switch"
+    """All devices are under one PCIe switch."""
+
+
 class Isolation(StrEnum):
     """The CPUs that no other container may use, beside a dedicated container's own CPUs.
 
@@ -84,6 +96,10 @@ class PlacementRequest:
 
     ``cache_ways`` or ``cache_mib``, and ``memory_bandwidth`` (percent), are what a container wants for itself of each
     L3 cache that one of its own CPUs uses; 0 is no part.
+
+    A request with ``members`` is that of a capsule whose containers differ, see ``of_members``. Each member is planned
+    as a request of its own, beside the others, and all of them have ``member_same`` in common. The other fields are
+    sums, for whoever needs totals only.
     """
 
     cpus: float
@@ -104,6 +120,25 @@ class PlacementRequest:
     cache_ways: int = 0
     cache_mib: int = 0
     memory_bandwidth: int = 0
+    members: tuple[PlacementRequest, ...] = ()
+    member_same: str = "none"
+
+    @classmethod
+    def of_members(cls, members: Sequence[PlacementRequest], same: str = "none") -> Self:
+        """Return the one request of a capsule whose containers differ. Raise ValueError for what no host can satisfy.
+
+        Example: a dedicated, a mixed and a shared member, whose own CPUs are all in one L3 group (``same``).
+        """
+        policies = {member.cpu_policy for member in members}
+        return cls(
+            cpus=amounts.exact(sum(member.cpus for member in members)),
+            memory_mib=sum(member.memory_mib for member in members),
+            cpu_policy=policies.pop() if len(policies) == 1 else "mixed",
+            numa_affinity="none",
+            devices=tuple(device for member in members for device in member.devices),
+            members=tuple(members),
+            member_same=same,
+        )
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming the field, for a request that no host can satisfy."""
@@ -116,6 +151,10 @@ class PlacementRequest:
         self._set("page_size", _page_size(self.page_size))
         self._set("isolation", _one_of(Isolation, "isolation", self.isolation))
         self._set("device_same", _one_of(DeviceSame, "device_same", self.device_same))
+        self._set("member_same", _one_of(MemberSame, "member_same", self.member_same))
+        if self.members:
+            self._check_members()
+            return
         if not self.dedicated and self.isolation != "thread":
             raise ValueError(f"isolation {self.isolation} is for dedicated CPUs: a shared container has none")
         if self.wants_cache:
@@ -125,6 +164,22 @@ class PlacementRequest:
             self._check_mixed()
         self._set("memory_mib", _whole("memory_mib", self.memory_mib, least=0))
         self._check_shape()
+
+    def _check_members(self) -> None:
+        same, own = self.member_same, [member for member in self.members if member.dedicated]
+        for member in self.members:
+            if member.members:
+                raise ValueError("a member of members cannot have members")
+            if member.wants_cache:
+                raise ValueError("cache_ways, cache_mib and memory_bandwidth are not for members that differ")
+            if same in ("cell", "l3") and member.dedicated and (
+                member.isolation == "node" or (member.numa_affinity == "require" and member.numa_nodes > 1)
+            ):
+                raise ValueError(f"member_same is {same}: no member can ask for several cells, or for isolation node")
+        if same in ("cell", "l3") and not own:
+            raise ValueError(f"member_same is {same}: it is about own CPUs, and no member asks for any")
+        if same == "switch" and not self.devices:
+            raise ValueError("member_same is switch: it is about devices, and no member asks for any")
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -142,9 +197,16 @@ class PlacementRequest:
     @property
     def own_cpus(self) -> int:
         """The number of CPUs that the container asks for as its own; 0 for a shared container."""
+        if self.members:
+            return sum(member.own_cpus for member in self.members)
         if self.dedicated_cpus is not None:
             return self.dedicated_cpus
         return int(self.cpus) if self.dedicated else 0
+
+    @property
+    def each(self) -> tuple[PlacementRequest, ...]:
+        """The requests that are planned: the members, or this request alone."""
+        return self.members or (self,)
 
     @property
     def demand(self) -> int:
@@ -266,7 +328,7 @@ class PlacementRequest:
         """Return the request as JSON-able values, with the names of the constructor.
 
         ``devices`` and ``device_same`` are left out if the request is for no device, ``dedicated_cpus`` if the
-        container is not mixed, and each part of a cache if none is wanted.
+        container is not mixed, each part of a cache if none is wanted, and ``members`` and ``member_same`` without any.
         """
         record: dict[str, Any] = {
             "cpus": self.cpus,
@@ -289,6 +351,9 @@ class PlacementRequest:
         for name in ("cache_ways", "cache_mib", "memory_bandwidth"):
             if getattr(self, name):
                 record[name] = getattr(self, name)
+        if self.members:
+            record["members"] = [member.to_dict() for member in self.members]
+            record["member_same"] = str(self.member_same)
         return record
 
 

@@ -199,7 +199,12 @@ class Usage:
 
         Nothing is left of any if the processor can tell no further container from the others.
         """
-        parts = [(plan.dedicated_cpus, plan.cache) for plan in self._claims.values() if any(plan.cache)]
+        parts = [
+            (part.dedicated_cpus, part.cache)
+            for plan in self._claims.values()
+            for part in plan.each
+            if any(part.cache)
+        ]
         if len(parts) >= control.groups:
             return [(cache, NO_PART) for cache in control.caches]
         left = []
@@ -325,6 +330,8 @@ class Usage:
 
     def fits(self, topology: HostTopology, plan: Plan) -> Refusal | None:
         """Return None if every part of ``plan`` is free, so that it can be claimed as it is, or the first problem."""
+        if plan.parts:
+            return self._fits_together(topology, plan)
         if not plan.uses_pool:
             topology = self.with_pool(topology)
         view = view_of(topology, plan.isolation)
@@ -343,6 +350,19 @@ class Usage:
         if any(plan.cache) and (lack := plan.dedicated_cpus.mask & self.lacking(topology.cache_control, plan.cache)):
             words = f"the L3 of CPUs {CpuSet.from_mask(lack)} has not {plan.cache} left"
             return Refusal(RefusalCode.CACHE, words, _free=partial(self.free, topology, plan.isolation))
+        return None
+
+    def _fits_together(self, topology: HostTopology, plan: Plan) -> Refusal | None:
+        """Do as ``fits`` for a plan with parts, of which each counts beside those before it.
+
+        Shared parts come last, because their memory may be promised more often than that of the others.
+        """
+        usage = self
+        for number, part in enumerate(sorted(plan.parts, key=lambda part: not part.dedicated)):
+            problem = usage.fits(topology, part)
+            if problem is not None:
+                return problem
+            usage = usage.with_claim(f"{number} of {id(plan)}", part)
         return None
 
     def _device_problem(self, devices: DeviceView, plan: Plan) -> Problem | None:
@@ -460,14 +480,15 @@ class Usage:
             self._devices[given.address] = tuple(claims)
             if not claims:
                 del self._devices[given.address]
-        for node, share in plan.cells.items():
-            for size, count in share.pages.items():
-                self._pages[node, size] = self._pages.get((node, size), 0) + sign * count
-            if not share.pages:
-                self._mib[node] = self._mib.get(node, 0) + sign * share.memory_mib
-            if plan.cpu_policy != "dedicated":
-                self._demand[node] = self._demand.get(node, 0) + sign * round(share.shared * MICRO)
-                self._sharers[node] = self._sharers.get(node, 0) + (sign if share.runs_here else 0)
+        for part in plan.each:
+            for node, share in part.cells.items():
+                for size, count in share.pages.items():
+                    self._pages[node, size] = self._pages.get((node, size), 0) + sign * count
+                if not share.pages:
+                    self._mib[node] = self._mib.get(node, 0) + sign * share.memory_mib
+                if part.cpu_policy != "dedicated":
+                    self._demand[node] = self._demand.get(node, 0) + sign * round(share.shared * MICRO)
+                    self._sharers[node] = self._sharers.get(node, 0) + (sign if share.runs_here else 0)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
