@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from zun.api import creation, devices, image_properties, microversion, mounts, numa, traits
+from zun.api import capsule_members, creation, devices, image_properties, microversion, mounts, numa, traits
 from zun.api.microversion import Version
 from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
@@ -22,7 +22,9 @@ from zun.common.probes import GRACE, MEMBERS, PROBES, SIDECAR, Probe
 from zun.common.states import Kind, Status
 from zun.common.units import MIB_PER_GIB
 from zun.image.driver import DOCKER, ServiceImage
+from zun.objects.placement import MEMBER_SAME
 from zun.topology import CPUPolicy, amounts
+from zun.topology.request import MemberSame
 
 INIT_RETRIES = "10"  # of init containers in a capsule that is always restarted: they must end some time
 Fields = dict[str, Any]
@@ -52,11 +54,14 @@ def asked(
     ``pull_policy`` says whether the caller may choose when images are pulled; otherwise the choice is ignored.
     ``images`` are the images of the image service, by the place of their container: ``spec.containers.0``.
     """
-    placed = _joined(_placement(template["spec"].get("placement"), version), images)
+    containers = containers_of(template)
+    following = {where: image for where, image in images.items() if not containers[where].get("placement")}
+    placed = _joined(_placement(template["spec"].get("placement"), version), following)
+    own, placed = capsule_members.own_placements(containers, placed, version, images)
     asking = next((image for image in images.values() if image_properties.asks(image)[0]), None)
     with image_properties.blamed(asking):
         return _asked(
-            template, uuid, placed, version=version, settings=settings, pull_policy=pull_policy, choose=choose
+            template, uuid, placed, own, version=version, settings=settings, pull_policy=pull_policy, choose=choose
         )
 
 
@@ -73,13 +78,16 @@ def _asked(
     template: Mapping[str, Any],
     uuid: str,
     placed: Mapping[str, Any],
+    own: capsule_members.Placements,
     *,
     version: Version,
     settings: Settings,
     pull_policy: bool,
     choose: random.Random,
 ) -> Asked:
-    """Do as ``asked``. ``placed`` is what the template and the images say of the place."""
+    """Do as ``asked``. ``placed`` is what the template and the images say of the place, ``own`` what they say of the
+    place of single containers.
+    """
     spec, metadata = template["spec"], template["metadata"]
     policy = placed.get("cpu_policy", CPUPolicy.SHARED)
     restart = schemas.RESTART_POLICIES[spec.get("restartPolicy", "Always")]
@@ -96,24 +104,30 @@ def _asked(
     def members_of(part: str) -> list[Fields]:
         return [
             {
-                **_member(where, given, policy, volumes, settings),
+                **_member(where, given, own.get(where, {"cpu_policy": policy}), volumes, settings),
                 "placement": _devices(where, given, kind, version, settings),
                 "kind": kind,
                 "name": called(given),
                 "image_pull_policy": scalars.PULL.convert(given.get("imagePullPolicy")) if pull_policy else None,
-                "restart_policy": _restart_of(kind, schemas.RESTART_POLICIES[own] if own else restart),
+                "restart_policy": _restart_of(kind, schemas.RESTART_POLICIES[again] if again else restart),
                 "request": {"run": True, **grace, **_watched(where, given, kind)},
             }
             for number, given in enumerate(spec.get(part) or ())
-            for where, own in ((f"spec.{part}.{number}", given.get("restartPolicy")),)
-            for kind in (_kind(part, own),)
+            for where, again in ((f"spec.{part}.{number}", given.get("restartPolicy")),)
+            for kind in (_kind(part, again),)
         ]
 
     members = [*members_of("initContainers"), *members_of("containers")]
     _check_names(members, version)
     _check_mounted(volumes, members)
-    own = list(volumes.values())
-    total = {"cpu": _most(members, "cpu"), "memory": _most(members, "memory") + memory_mib(own)}
+    mounted = list(volumes.values())
+    whole: Fields = {"cpu_policy": policy, "cpu": _most(members, "cpu")}
+    whole["memory"] = _most(members, "memory") + memory_mib(mounted)
+    if own or placed.get(MEMBER_SAME) not in (None, MemberSame.NONE):
+        rows = dict(zip(containers_of(template), members, strict=True))
+        whole = capsule_members.planned(placed, own, rows, memory_mib(mounted), _most)
+    else:
+        whole["placement"] = numa.placement({**placed, **whole})
     serving = [each for each in members if each["kind"] == Kind.MEMBER]
     exposed: dict[str, Any] | None = {port: {} for each in serving for port in each["exposed_ports"] or ()} or None
     for where, field, value in (
@@ -128,13 +142,11 @@ def _asked(
         "image": settings.sandbox_image,
         "image_driver": DOCKER,
         "command": list(settings.sandbox_command) or None,
-        "cpu": total["cpu"],
-        "memory": total["memory"],
+        **whole,
         "disk": 0,
-        "cpu_policy": policy,
-        "placement": {**numa.placement({**placed, **total}), **traits.asked(placed), **_all_devices(members)},
-        "volume_disk": disk_gib(own),
-        "mounts": [mount.to_dict() for mount in own] or None,
+        "placement": {**whole["placement"], **traits.asked(placed), **_all_devices(members)},
+        "volume_disk": disk_gib(mounted),
+        "mounts": [mount.to_dict() for mount in mounted] or None,
         "exposed_ports": exposed,
         "labels": scalars.LABELS.convert(metadata.get("labels")),
         "annotations": metadata.get("annotations"),
@@ -214,6 +226,8 @@ def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, A
     if not given:
         return {}
     microversion.require_for("template.spec.placement", version, microversion.PLACEMENT)
+    if given.get("same") is not None:
+        microversion.require_for("template.spec.placement.same", version, microversion.MEMBER_PLACEMENT)
     for name in traits.FIELDS:
         if given.get(name) is not None:
             microversion.require_for(f"template.spec.placement.{name}", version, microversion.TRAITS)
@@ -272,7 +286,7 @@ def _restart_of(kind: Kind, policy: str) -> dict[str, str]:
 
 
 def _member(
-    where: str, given: Mapping[str, Any], policy: str, volumes: Mapping[str, Mount], settings: Settings
+    where: str, given: Mapping[str, Any], placed: Mapping[str, Any], volumes: Mapping[str, Mount], settings: Settings
 ) -> Fields:
     requests = (given.get("resources") or {}).get("requests") or {}
     ports = [(_port(where, each), each.get("protocol", "TCP").lower()) for each in given.get("ports") or ()]
@@ -291,9 +305,9 @@ def _member(
         "command": words or None,
         "environment": given.get("env"),
         "workdir": given.get("workDir"),
-        **_size(where, requests, policy, settings),
+        **_size(where, requests, placed["cpu_policy"], settings),
         "disk": 0,
-        "cpu_policy": policy,
+        "cpu_policy": placed["cpu_policy"],
         "exposed_ports": exposed,
         "ports": sorted({number for number, _ in ports}) or None,
         "mounts": [mount.to_dict() for mount in mounted] or None,
@@ -310,11 +324,11 @@ def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settin
         given = _requests(settings.cpu, settings.memory)(requests)
     except exceptions.SchemaValidationError as exc:
         raise _wrong(f"{label}.{exc}") from None
-    if policy == CPUPolicy.DEDICATED:
+    if policy != CPUPolicy.SHARED:
         for name in ("cpu", "memory"):
             if name not in given:
                 raise _wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")
-        if given["cpu"] != int(given["cpu"]):
+        if policy == CPUPolicy.DEDICATED and given["cpu"] != int(given["cpu"]):
             raise _wrong(f"{label}.cpu: {amounts.text(given['cpu'])} is not a whole number, which dedicated CPUs need")
     return {"cpu": settings.default_cpu, "memory": settings.default_memory, **given}
 

@@ -60,6 +60,7 @@ MAP = v1(48)  # hosts show zone, aggregates, traits and free amounts; their topo
 MOVES = v1(49)  # containers are moved within their host: field movable, defragmentation
 SETS = v1(50)  # many containers of one request: fields count and set, and the sets that they make
 POD_MEMBERS = v1(51)  # names, probes, grace periods, sidecars and empty volumes of the containers of a capsule
+MEMBER_PLACEMENT = v1(51)  # containers of a capsule have a placement of their own, and something in common
 QUIET = v1(51)  # wishes about interrupts, partition, power and signal; audits and stats tell what disturbs containers
 EVERY = tuple(v1(minor) for minor in range(MIN.minor, MAX.minor + 1))
 

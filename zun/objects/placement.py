@@ -9,7 +9,7 @@ from typing import Any
 from zun.topology import CPUPolicy, CpuSet, HostTopology, PlacementRequest, Plan, Usage, amounts, grade_of
 from zun.topology.device_request import DeviceRequest, DeviceSame
 from zun.topology.ranges import MALFORMED
-from zun.topology.request import ThreadPolicy
+from zun.topology.request import MemberSame, ThreadPolicy
 from zun.topology.view import HostView
 
 CPU_RATIO_KEY = "cpu_allocation_ratio"
@@ -20,6 +20,16 @@ ATTEMPT_KEY = "attempt"
 """The member that brings the permit to refuse the claim."""
 EXACT_KEY = "exact"
 """The member that says that the host carries out the plan as it is or refuses, and makes no other plan."""
+
+MEMBERS = "members"
+"""The member of a capsule's ``placement`` that has what is planned for its containers, if they differ: records with
+``cpu``, ``memory``, ``cpu_policy`` and ``placement`` like a row, and beside these ``CONTAINERS`` and ``INITS``."""
+CONTAINERS = "containers"
+"""The positions of the containers that run on what a record of ``MEMBERS`` asks for, without init containers."""
+INITS = "init_containers"
+"""True in the record on whose place the init containers run."""
+MEMBER_SAME = "same"
+"""The member of a capsule's ``placement`` that says what its containers have in common."""
 
 #: Field of PlacementRequest -> field of the API.
 ASKED_AS: Mapping[str, str] = {
@@ -44,6 +54,9 @@ ASKED_AS: Mapping[str, str] = {
 def placement_request(container: Mapping[str, Any], **changes: Any) -> PlacementRequest:
     """Return the request of ``container`` (an object or a row), with ``changes`` to cpu, memory or cpu_policy."""
     asked = container["placement"] or {}
+    if asked.get(MEMBERS):
+        members = [placement_request(each) for each in asked[MEMBERS]]
+        return PlacementRequest.of_members(members, asked.get(MEMBER_SAME) or MemberSame.NONE)
     cpu = changes.get("cpu", container["cpu"])
     memory = changes.get("memory", container["memory"])
     devices = requested_devices(container)
@@ -145,6 +158,7 @@ def memory_used(usage: Usage) -> dict[int, int]:
     """Return the promised MiB of ordinary pages by cell id."""
     used: dict[int, int] = {}
     for _, held in usage:
-        for node, share in held.cells.items():
-            used[node] = used.get(node, 0) + (0 if share.pages else share.memory_mib)
+        for part in held.each:
+            for node, share in part.cells.items():
+                used[node] = used.get(node, 0) + (0 if share.pages else share.memory_mib)
     return used

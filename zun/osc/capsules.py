@@ -121,9 +121,14 @@ def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:
     new += ["emptyDir" for each in listed if "emptyDir" in each]
     if new and new != ["name"] * len(new):  # a name alone is ignored by older services
         return next(name for name in new if name != "name"), versions.POD_MEMBERS_VERSION
+    placed = spec.get("placement")
+    if any(each.get("placement") for each in containers):
+        return "placement of a container", versions.MEMBER_PLACEMENT_VERSION
+    if isinstance(placed, dict) and placed.get("same"):
+        return "same", versions.MEMBER_PLACEMENT_VERSION
     if any(each.get("devices") for each in containers):
         return "devices", versions.CAPSULE_DEVICES_VERSION
-    return ("placement", versions.PLACEMENT_VERSION) if spec.get("placement") else None
+    return ("placement", versions.PLACEMENT_VERSION) if placed else None
 
 
 class ShowCapsule(tables.One, capsules.ShowCapsule):

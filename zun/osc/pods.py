@@ -159,8 +159,7 @@ class _Pod:
                 made[name] = spec[name]
         if mounted := [{"name": name, **volume} for name, volume in volumes.items() if name in used]:
             made["volumes"] = mounted
-        if self.is_dedicated(spec, at):
-            made["placement"] = {"cpu_policy": "dedicated"}
+        self.dedicate(spec, at, made)
         about = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
         if "annotations" in about:
             about["annotations"] = {name: text for name, text in about["annotations"].items() if name != _APPLIED}
@@ -263,8 +262,10 @@ class _Pod:
             made["memory"] = translation.mib(amount(memory, f"{path}: memory"))
         return made
 
-    def is_dedicated(self, spec: Mapping[str, Any], at: str) -> bool:
-        """Return whether every container would have CPUs of its own in Kubernetes. Note it if only some would."""
+    def dedicate(self, spec: Mapping[str, Any], at: str, made: dict[str, Any]) -> None:
+        """Give CPUs of their own to the containers of ``made`` that would have some in Kubernetes: to all together, or
+        to single ones. Note the init containers that lose theirs.
+        """
         places = [
             (f"{at}spec.{part}[{number}]", mapping(each, "resources", ""))
             for part in ("initContainers", "containers")
@@ -272,9 +273,15 @@ class _Pod:
         ]
         guaranteed = all(_is_guaranteed(resources) for _, resources in places)
         whole = [path for path, resources in places if guaranteed and _is_whole(resources)]
-        if whole and len(whole) < len(places):
-            self.lost.add(f"{whole[0]}.resources", "its CPUs are not its own: all containers must request whole ones")
-        return bool(whole) and len(whole) == len(places)
+        if whole and len(whole) == len(places):
+            made["placement"] = {"cpu_policy": "dedicated"}
+            return
+        for number, each in enumerate(made["containers"]):
+            if f"{at}spec.containers[{number}]" in whole:
+                each["placement"] = {"cpu_policy": "dedicated"}
+        for path in whole:
+            if path.startswith(f"{at}spec.initContainers"):
+                self.lost.add(f"{path}.resources", "its CPUs are not its own: all containers must request whole ones")
 
     def volumes(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, each in enumerate(given):

@@ -74,8 +74,8 @@ def resources_of(plan: Plan) -> dict[int | None, dict[str, int]]:
     taken: dict[int | None, dict[str, int]] = {}
     for cell, share in plan.cells.items():
         found = {page_class(size): count for size, count in share.pages.items()}
-        if not share.pages:
-            found[MEMORY_MB] = share.memory_mib
+        beside = [part.cells[cell] for part in plan.each if cell in part.cells]
+        found[MEMORY_MB] = sum(each.memory_mib for each in beside if not each.pages)
         if plan.dedicated:
             found[PCPU] = len(share.cpus | share.withheld)
         if plan.uses_pool:

@@ -318,6 +318,19 @@ def _device_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> l
     return found
 
 
+def _member_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> list[str]:
+    """Return the words for members that differ. Example: ["with 2 CPUs and 512 MiB for part 1 of the capsule"]."""
+    found = []
+    if nearest.member_same != wanted.member_same:
+        only = nearest.member_same != "none"
+        found.append(f"with all dedicated CPUs in one {nearest.member_same}" if only else "without spec.placement.same")
+    for number, (near, each) in enumerate(zip(nearest.members, wanted.members, strict=False), 1):
+        if near != each:
+            asked = amounts.cpus(amounts.text(near.cpus))
+            found.append(f"with {asked} and {near.memory_mib} MiB for part {number} of the capsule")
+    return found
+
+
 def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> str:
     """Return a sentence about the nearest request: its size, and every other condition that differs from ``wanted``.
 
@@ -346,6 +359,7 @@ def _would_fit(nearest: PlacementRequest | None, wanted: PlacementRequest) -> st
             if getattr(nearest, name) != getattr(wanted, name):
                 conditions.append(f"with {getattr(nearest, name)} {unit} of each L3 cache")
     conditions += _device_conditions(nearest, wanted)
+    conditions += _member_conditions(nearest, wanted)
     told = "".join(f" {condition}" for condition in conditions)
     asked = amounts.cpus(amounts.text(nearest.cpus))
     return f" A request for {asked} and {nearest.memory_mib} MiB{told} would fit now."

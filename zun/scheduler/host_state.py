@@ -56,14 +56,19 @@ class Held:
         if not record:
             return None
         # What ``claim_of`` leaves out is not read: known claims are recognised by the rest.
-        cells = [{**share, "cpuset_cpu_pinned": "", "pool": ""} for share in CELLS(record["cells"])]
-        claim = Plan.from_dict({**record, "cells": cells, "generation": None})
+        claim = Plan.from_dict({**_unpinned(record), "parts": [*map(_unpinned, record.get("parts", ()))]})
         disk = _AMOUNTS["disk"](disk_promised(row))
         group, image = NAME.or_none(row.get("group_uuid")), NAME.or_none(row.get("image"))
         return cls(claim, _AMOUNTS["cpu"](row["cpu"]), _AMOUNTS["memory"](row["memory"]), disk, group, image)
 
 
 _AMOUNTS = {name: models.containers.c[name].info["range"] for name in ("cpu", "memory", "disk")}
+
+
+def _unpinned(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a plan without what ``claim_of`` leaves out."""
+    cells = [{**share, "cpuset_cpu_pinned": "", "pool": ""} for share in CELLS(record["cells"])]
+    return {**record, "cells": cells, "generation": None}
 
 
 def claim_of(plan: Plan) -> Plan:
@@ -74,7 +79,7 @@ def claim_of(plan: Plan) -> Plan:
         node: replace(share, pinned=NO_CPUS, pool=NO_CPUS) if share.pinned or share.pool else share
         for node, share in plan.cells.items()
     }
-    return replace(plan, cells=cells, generation=None)
+    return replace(plan, cells=cells, generation=None, parts=tuple(map(claim_of, plan.parts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

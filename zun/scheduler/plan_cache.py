@@ -110,7 +110,8 @@ def _key(claim: Plan) -> tuple[object, ...]:
         for node, share in claim.cells.items()
     ])
     mems = str(claim.mems) if claim.mems.mask != sum(1 << node for node in claim.cells) else None
-    return (claim.cpu_policy, claim.isolation, claim.whole_cores, mems, cells, claim.devices, *claim.cache)
+    parts = tuple(map(_key, claim.parts))
+    return (claim.cpu_policy, claim.isolation, claim.whole_cores, mems, cells, claim.devices, *claim.cache, *parts)
 
 
 def _key_of_record(record: Mapping[str, Any]) -> tuple[object, ...]:
@@ -132,7 +133,8 @@ def _key_of_record(record: Mapping[str, Any]) -> tuple[object, ...]:
     devices = record.get("devices", ())
     isolation, whole = record.get("isolation", "thread"), record.get("whole_cores", False)
     cache = (record.get("cache_ways", 0), record.get("memory_bandwidth", 0))
-    return (record["cpu_policy"], isolation, whole, record.get("mems"), cells, devices, *cache)
+    parts = tuple(map(_key_of_record, record.get("parts", ())))
+    return (record["cpu_policy"], isolation, whole, record.get("mems"), cells, devices, *cache, *parts)
 
 
 def _kept(kept: dict[Key, Value], key: Key, value: Value, most: int) -> Value:

@@ -172,7 +172,8 @@ class Rearranger:
         return found
 
     def _cheapest(self, hosts: Sequence[HostState], spec: RequestSpec, steps: int, seconds: float) -> moves.Found | str:
-        if not spec.dedicated or spec.placement.mixed or spec.placement.devices or spec.isolated:
+        request = spec.placement
+        if not spec.dedicated or request.mixed or request.devices or spec.isolated or request.members:
             return "moves are made only for dedicated containers without devices and without isolated CPUs"
         names: dict[str, str] = {}
         movable_on = functools.partial(self._movable_on, names=names)

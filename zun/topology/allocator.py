@@ -10,7 +10,7 @@ from zun.topology.device_request import GivenDevice
 from zun.topology.host_topology import HostTopology, view_of
 from zun.topology.placement import Plan
 from zun.topology.refusal import Refusal
-from zun.topology.request import PlacementRequest
+from zun.topology.request import MemberSame, PlacementRequest
 from zun.topology.search.booking import book, draw, draw_together
 from zun.topology.search.cover import Cover
 from zun.topology.search.devices import DeviceSearch
@@ -131,6 +131,23 @@ def devices_now(topology: HostTopology, request: PlacementRequest, taken: Plan) 
     search = DeviceSearch(only, view, (), request.devices, request.device_same)
     cells = sum([1 << view.index[node] for node in taken.cpu_cells if node in view.index])
     return None if search.cost(cells) is None else search.given(cells)
+
+
+def with_devices_now(topology: HostTopology, request: PlacementRequest, taken: Plan) -> Plan | None:
+    """Return ``taken`` with its devices as they serve ``request`` today, or None if they no longer do."""
+    if not request.members:
+        devices = devices_now(topology, request, taken)
+        return None if devices is None else replace(taken, devices=devices)
+    parts = []
+    for member, part in zip(request.members, taken.parts, strict=True):
+        today = with_devices_now(topology, member, part)
+        if today is None:
+            return None
+        parts.append(today)
+    switches = {topology.device_view.by_address[each.address].switch for part in parts for each in part.devices}
+    if request.member_same == MemberSame.SWITCH and (len(switches) > 1 or None in switches):
+        return None
+    return replace(taken.joined(parts), generation=taken.generation)
 
 
 def _answer(questions: list[Question]) -> Plan | None:

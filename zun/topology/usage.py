@@ -362,7 +362,7 @@ class Usage:
             problem = usage.fits(topology, part)
             if problem is not None:
                 return problem
-            usage = usage.with_claim(f"{number} of {id(plan)}", part)
+            usage = usage.with_claim(f"part {number}", part)
         return None
 
     def _device_problem(self, devices: DeviceView, plan: Plan) -> Problem | None:

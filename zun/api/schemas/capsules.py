@@ -7,6 +7,7 @@ from zun.api import limits, parsing
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.common import probes
 from zun.topology import CPUPolicy
+from zun.topology.request import MemberSame
 
 RESTART_POLICIES = {"Always": "always", "OnFailure": "on-failure", "Never": "no"}
 
@@ -143,6 +144,7 @@ _CONTAINER = {
         "stdin": scalars.B3.schema,
         "tty": scalars.B3.schema,
         "devices": devices.FIELDS["devices"].schema,
+        "placement": {"type": ["object", "null"], "maxProperties": limits.PARTS},
         "restartPolicy": _RESTART_POLICY,
         **dict.fromkeys(probes.MEMBERS, _PROBE),
     },
@@ -242,11 +244,22 @@ def _template(value: Any) -> dict[str, Any]:
 _AS_TEXT = {"type": ["object", "string"], "maxLength": limits.BODY_BYTES, "maxProperties": limits.PARTS}
 CREATE = Schema({"template": Field(_AS_TEXT, _template, _TEMPLATE)}, required=("template",))
 
+#: The NUMA fields of ``spec.placement``.
+PLACED = {name: field for name, field in numa.FIELDS.items() if name != "mem_page_size"}
 #: ``spec.placement``: for all containers together, by the names that create of one container has.
 PLACEMENT = Schema(
     {
         "cpu_policy": scalars.one_of(CPUPolicy.DEDICATED, CPUPolicy.SHARED),
-        **{name: field for name, field in numa.FIELDS.items() if name != "mem_page_size"},
+        **PLACED,
         **traits.FIELDS,
+        "same": scalars.optional_one_of(*MemberSame),
     }
 )
+
+#: ``placement`` of one container of ``spec.containers``: it is on one cell, beside the others.
+MEMBER_FIELDS = {
+    "cpu_policy": scalars.one_of(*CPUPolicy),
+    **numa.MIXED_FIELDS,
+    **{name: numa.FIELDS[name] for name in ("cpu_thread_policy", "cpu_isolation", "mem_page_size")},
+}
+MEMBER_PLACEMENT = Schema(MEMBER_FIELDS)

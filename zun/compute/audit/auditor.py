@@ -360,11 +360,17 @@ class Auditor:
             unlimited |= view is not None and view.limits is None
         # Pages that a program took or gave back meanwhile must not look like pages of others.
         stock = _most_free(before, self._driver.page_stock())
-        claims = ((each, self._tracker.usage.claim(each.uuid)) for each in holders)
+        claims = ((each, self._held(each)) for each in holders)
         still = [(_pages_of(each, plan), used[each.uuid]) for each, plan in claims if plan is not None]
         yield from audit_rules.taken_pages(still, stock)
         if unlimited:
             yield audit_rules.unlimited_pages(self._hostname)
+
+    def _held(self, container: Container) -> Plan | None:
+        """Return what a container holds: of its own, or as a part of its capsule's claim."""
+        if container.capsule_uuid is None:
+            return self._tracker.usage.claim(container.uuid)
+        return held_plan(container) if self._tracker.may_run(container.uuid) else None
 
     def _planned(self, container: Container, told: Mapping[str, CpuSet]) -> Planned | None:
         plan = held_plan(container)
@@ -399,7 +405,7 @@ class Auditor:
 
 
 def _pages_of(container: Container, plan: Plan) -> Planned:
-    pages = {node: share.pages for node, share in plan.cells.items() if share.pages}
+    pages = {node: share.pages for node, share in plan.cells.items() if share.pages and not plan.parts}
     return Planned(container.uuid, container.name, plan.cpus, plan.mems, pages=pages)
 
 

@@ -20,8 +20,8 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
-from zun.objects.placement import cpuset_record, held_plan
-from zun.topology import Plan
+from zun.objects.placement import CONTAINERS, INITS, MEMBERS, cpuset_record, held_plan
+from zun.topology import HostTopology, Plan
 from zun.topology.parting import beside, parted
 
 LOG = logging.getLogger(__name__)
@@ -36,6 +36,42 @@ def rolled_up(statuses: Sequence[str]) -> Status:
     if any(status in _RUNS for status in statuses):
         return Status.RUNNING
     return Status.STOPPED
+
+
+def of_members(
+    topology: HostTopology,
+    capsule: Container,
+    plan: Plan,
+    group: Sequence[Container],
+    before: Sequence[Plan] | None = None,
+) -> Sequence[Plan]:
+    """Return the part of ``plan``, which the capsule holds, that each container of ``group`` gets with its devices.
+
+    ``group`` are all containers and sidecars in order, or one init container. ``before`` are the parts of the sidecars
+    that run beside the init container; None for the others.
+    """
+    records = (capsule.placement or {}).get(MEMBERS)
+    if not records:
+        return _divided(topology, plan, group, before)
+    parts = zip(records, plan.parts, strict=True)
+    if before is not None:
+        return next(_divided(topology, part, group, before) for record, part in parts if record.get(INITS))
+    found: dict[int, Plan] = {}
+    for record, part in parts:
+        some = [group[number] for number in record[CONTAINERS]]
+        own = [part] if len(some) == 1 and not record.get(INITS) else _divided(topology, part, some)
+        found |= dict(zip(record[CONTAINERS], own, strict=True))
+    return [found[number] for number in range(len(group))]
+
+
+def _divided(
+    topology: HostTopology, plan: Plan, group: Sequence[Container], before: Sequence[Plan] | None = None
+) -> Sequence[Plan]:
+    """Divide ``plan`` among containers of one policy."""
+    whole = plan if before is None else beside(plan, before)
+    parts = parted(topology, whole, [(each.cpu, each.memory) for each in group])
+    given = shared_out(plan, group) if before is None else [()] * len(group)
+    return [replace(part, devices=devices) for part, devices in zip(parts, given, strict=True)]
 
 
 class CapsuleMembers:
@@ -61,7 +97,7 @@ class CapsuleMembers:
         Safe to repeat. Raises CapsuleFailed when an init container failed, and what making and starting raise.
         """
         members = Container.list_by_capsule(context, capsule.uuid)
-        self._part(members, plan)
+        self._part(capsule, members, plan)
         for member in members:  # in their order of starting
             if member.kind == Kind.INIT:
                 if not self._has_ended(context, member):
@@ -118,7 +154,7 @@ class CapsuleMembers:
                 member.status, member.status_reason = Status.ERROR, str(exc)
                 member.save()
 
-    def _part(self, members: Sequence[Container], plan: Plan) -> None:
+    def _part(self, capsule: Container, members: Sequence[Container], plan: Plan) -> None:
         """Settle which CPUs and memory nodes each member runs on, once. Init containers come one after the other.
 
         Raises Conflict when CPUs of ``plan`` are not there any more.
@@ -134,11 +170,10 @@ class CapsuleMembers:
                     f"CPUs {gone} went offline on the host while the capsule was made. Create it anew to be given "
                     "others, or ask the operator of the host to bring them online."
                 )
-            whole = plan if group is others else beside(plan, self._before(members, group[0]))
-            parts = parted(topology, whole, [(each.cpu, each.memory) for each in group])
-            given = shared_out(plan, group) if group is others else [()] * len(group)
-            for member, part, devices in zip(group, parts, given, strict=True):
-                member.cpuset = cpuset_record(replace(part, devices=devices), topology)
+            before = None if group is others else self._before(members, group[0])
+            parts = of_members(topology, capsule, plan, group, before)
+            for member, part in zip(group, parts, strict=True):
+                member.cpuset = cpuset_record(part, topology)
                 member.host = self._hostname
                 member.save()
         for member in members:

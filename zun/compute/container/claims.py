@@ -18,7 +18,7 @@ from zun.objects.placement import (
 )
 from zun.objects.wishes import NO_WISHES, Wishes
 from zun.topology import HostTopology, PlacementRequest, Plan, Refusal, Usage, amounts, plan
-from zun.topology.allocator import devices_now
+from zun.topology.allocator import with_devices_now
 from zun.topology.host_topology import view_of
 from zun.topology.request import MICRO
 
@@ -127,12 +127,14 @@ class Claim:
         problem = usage.fits(topology, proposed)
         if exact and problem is not None:
             return problem
+        if request.members and len(proposed.parts) != len(request.members):
+            return plan(topology, usage, request)
         if not request.devices:
             if problem is not None and proposed.devices:
                 return problem  # planned anew, the container would have none of its devices
             return proposed if problem is None else plan(topology, usage, request)
-        devices = None if problem is not None else devices_now(topology, request, proposed)
-        return plan(topology, usage, request) if devices is None else replace(proposed, devices=devices)
+        today = None if problem is not None else with_devices_now(topology, request, proposed)
+        return today or plan(topology, usage, request)
 
     def _test_memory(self, limit: float | None) -> str | None:
         """Check that all containers stay within ``limit`` MiB of ordinary pages. The plan counts the huge ones.
@@ -140,13 +142,15 @@ class Claim:
         Of what a cell promised before it became smaller, or was gone, only what it has now counts: no other cell has
         less for it.
         """
-        if not self._wanted.request.ordinary_pages:
+        request = self._wanted.request
+        wanted = sum(each.memory_mib for each in request.each if each.ordinary_pages)
+        if not any(each.ordinary_pages for each in request.each):
             return None
         view = view_of(self._resources.topology)
         ratio = max(Fraction(1), view.ram_ratio)
         promised = memory_used(self._resources.usage)
         used = sum(min(promised.get(node, 0), int(size * ratio)) for node, size in view.small_mib.items())
-        return _over("memory", "MiB", used, self._wanted.request.memory_mib, limit)
+        return _over("memory", "MiB", used, wanted, limit)
 
     def _test_cpu(self, limit: float | None) -> str | None:
         """Check that the containers of this CPU policy stay within ``limit`` CPUs, on cells that have CPUs now."""
@@ -173,17 +177,19 @@ class Claim:
         request, usage = self._wanted.request, self._resources.usage
         if not request.demand and request.dedicated:
             return
-        if request.mixed:
+        shared = [each.memory_mib for each in request.each if not each.dedicated]
+        if request.dedicated:
             if isinstance(settled, Refusal):
                 return
-            ram_ratio, usage = None, usage.with_claim(self.uuid, replace(settled, cpu_policy="dedicated"))
+            own = [replace(each, cpu_policy="dedicated") for each in settled.each if each.dedicated]
+            ram_ratio, usage = ram_ratio if shared else None, usage.with_claim(self.uuid, Plan.joined(own))
         view = view_of(self._resources.topology)
         if cpu_ratio is not None:
             left = shared_cpus_left(view, usage, min(view.cpu_ratio, Fraction(cpu_ratio)))
             yield _short("shared CPUs", "CPUs", left / MICRO, request.demand / MICRO)
         if ram_ratio is not None:
             mib = shared_memory_left(view, usage, min(view.ram_ratio, Fraction(ram_ratio)))
-            yield _short("memory", "MiB", mib, request.memory_mib)
+            yield _short("memory", "MiB", mib, sum(shared))
 
 
 def _over(what: str, unit: str, used: float, wanted: float, limit: float | None) -> str | None:

@@ -123,6 +123,8 @@ def recovered(topology: HostTopology, others: Usage, container: Container, state
         request = placement_request(container)
     except (AttributeError, TypeError, ValueError) as exc:
         return f"what it asked for cannot be read ({exc})"
+    if request.members:
+        return "the runtime does not show what each of its containers has"
     own = old.dedicated_cpus
     if request.dedicated and request.own_cpus != len(own):
         return f"it asked for {request.own_cpus} CPUs"

@@ -67,6 +67,8 @@ def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
     huge pages. The result is empty if the request allows any split, or wants CPUs that the kernel isolates, because
     these are not counted by cell.
     """
+    if request.members:
+        return _of_members(request)
     if request.numa_affinity != "require" or request.isolation == "isolated":
         return {}
     counted = request.mempolicy == "strict" and request.ordinary_pages
@@ -75,6 +77,15 @@ def _wanted(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
         return {parts[0]: 1}
     least = min(cpus for cpus, _ in parts), min(mib for _, mib in request.parts) if counted else None
     return {**dict.fromkeys(parts, 1), least: len(parts)}
+
+
+def _of_members(request: PlacementRequest) -> Mapping[tuple[int, int | None], int]:
+    """Return what ``_wanted`` returns: each member must fit on its own."""
+    found: dict[tuple[int, int | None], int] = {}
+    for member in request.members:
+        for wanted, count in _wanted(member).items() if member.dedicated else ():
+            found[wanted] = max(found.get(wanted, 0), count)
+    return found
 
 
 def _too_few(wanted: int, unit: str, count: int, rooms: list[int], host: HostState | None) -> str:

@@ -7,6 +7,7 @@ from zun.scheduler.columns import Bools, Columns
 from zun.scheduler.filters import HostFilter
 from zun.scheduler.host_state import HostState, ratio_limit
 from zun.scheduler.request_spec import RequestSpec
+from zun.topology import PlacementRequest
 
 
 class RamFilter(HostFilter):
@@ -19,18 +20,30 @@ class RamFilter(HostFilter):
     measures_capacity = True
 
     def reject(self, host: HostState, spec: RequestSpec) -> str | None:
-        if not spec.placement.ordinary_pages:
-            return None  # CpuSetFilter counts huge pages, cell by cell, in the plan
-        room = host.room.memory_dedicated if spec.dedicated else host.room.memory_shared
-        wanted = spec.placement.memory_mib
-        return None if wanted <= room else f"it has {room} MiB left of the {wanted} that are wanted"
+        rooms = host.room.memory_dedicated, host.room.memory_shared
+        for wanted, room in zip(_wanted(spec.placement), rooms, strict=True):
+            if wanted is not None and wanted > room:
+                return f"it has {room} MiB left of the {wanted} that are wanted"
+        return None
 
     def admit(self, table: Columns, spec: RequestSpec) -> Bools:
-        if not spec.placement.ordinary_pages:
-            return table.everything
-        room = table.memory_dedicated if spec.dedicated else table.memory_shared
-        return room >= spec.placement.memory_mib
+        admitted = table.everything
+        rooms = table.memory_dedicated, table.memory_shared
+        for wanted, room in zip(_wanted(spec.placement), rooms, strict=True):
+            if wanted is not None:
+                admitted = room >= wanted if admitted is table.everything else admitted & (room >= wanted)
+        return admitted
 
     def limits(self, host: HostState, spec: RequestSpec) -> Mapping[str, Any]:
         """Return the ``ram_allocation_ratio`` that the host's aggregates name."""
-        return {} if spec.dedicated else ratio_limit(host, RAM_RATIO_KEY)
+        return {} if _wanted(spec.placement)[1] is None else ratio_limit(host, RAM_RATIO_KEY)
+
+
+def _wanted(request: PlacementRequest) -> tuple[int | None, int | None]:
+    """Return the MiB of ordinary pages wanted for CPUs of its own and for the shared pool; None where nothing is.
+
+    ``CpuSetFilter`` counts huge pages, cell by cell, in the plan.
+    """
+    own = [each.memory_mib for each in request.each if each.dedicated and each.ordinary_pages]
+    pooled = [each.memory_mib for each in request.each if not each.dedicated]
+    return sum(own) if own else None, sum(pooled) if pooled else None

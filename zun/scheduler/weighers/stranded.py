@@ -4,6 +4,7 @@ from zun.scheduler.host_state import HostState
 from zun.scheduler.kept_losses import KeptLosses
 from zun.scheduler.request_spec import RequestSpec
 from zun.scheduler.weighers import HostWeigher
+from zun.topology import PlacementRequest
 
 SCALE = 1000.0
 """Unit: containers lost. A loss of 10 gives the weight 0.990, a loss of 1000 gives 0.5."""
@@ -23,6 +24,15 @@ class StrandedWeigher(HostWeigher):
     def weigh_all(self, table: Columns, spec: RequestSpec) -> Floats:
         if not spec.dedicated or spec.isolated or not len(table):
             return table.nothing
-        losses = KeptLosses.of(table).losses(spec.placement)
+        losses = KeptLosses.of(table).losses(_alone(spec.placement))
         weights: Floats = 1 / (1 + losses / SCALE)
         return weights
+
+
+def _alone(request: PlacementRequest) -> PlacementRequest:
+    """Return the request of one container that takes as much as all members of ``request``, over any cells."""
+    if not request.members:
+        return request
+    own = [member for member in request.members if member.dedicated]
+    mib = sum(member.memory_mib for member in own if member.ordinary_pages)
+    return PlacementRequest(request.own_cpus, mib, numa_affinity="none", devices=request.devices)

@@ -94,6 +94,41 @@ def test_a_dedicated_capsule(cloud, engine):
     assert api.held()[host] == []
 
 
+@pytest.mark.alone  # its audit finds nothing
+def test_containers_that_differ_run_on_their_parts_in_the_kernel(cloud, engine):
+    """A dedicated container and one of the pool, which leaves CPUs that another capsule takes and gets them back."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.fail("this test needs two CPUs")
+    program, _ = cloud
+    api = Api(program.url, "admin", {"OpenStack-API-Version": "container 1.51"})
+    own = {"placement": {"cpu_policy": "dedicated"}}
+    uuid_ = create(api, container("sleep 1000", **own), container("sleep 1000", cpu=0.2))
+    shown = settled(api, uuid_)
+    assert shown["status"] == "Running", shown["status_reason"]
+    one, two = shown["containers"]
+    assert [each["cpu_policy"] for each in (shown, one, two)] == ["mixed", "dedicated", "shared"]
+
+    def allowed(each):
+        status = said(api, each, "cat", "/proc/self/status")
+        return CpuSet(next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list")))
+
+    mine, pool = allowed(one), allowed(two)
+    assert mine == CpuSet(one["cpuset_cpus"]) and len(mine) == 1 and pool and not mine & pool
+    assert [claim["container"] for claim in api.held()[shown["host"]]] == [uuid_]
+    assert api.request("POST", f"/hosts/{shown['host']}/audit").json()["findings"] == []
+    if len(pool) > 1:
+        other = settled(api, create(api, container("sleep 1000", **own)))
+        taken = allowed(other["containers"][0])
+        assert allowed(two) == pool - taken and allowed(one) == mine
+        api.request("DELETE", f"/capsules/{other['uuid']}")
+        wait_for(lambda: allowed(two) == pool, 120)
+    program.kill()
+    program.start()
+    settled(api, uuid_)
+    assert (allowed(one), allowed(two)) == (mine, pool)
+    assert api.request("POST", f"/hosts/{shown['host']}/audit").json()["findings"] == []
+
+
 def test_a_failed_init_container(cloud, engine):
     _, api = cloud
     uuid_ = create(api, container("sleep 1000"), inits=[container("exit 3")], restartPolicy="Never")

@@ -14,6 +14,7 @@ from zun.api.request import Call
 from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
+from zun.common import exceptions
 from zun.common.probes import GRACE
 from zun.common.states import Status
 from zun.db import capsules as db
@@ -21,6 +22,7 @@ from zun.db import containers as db_containers
 from zun.db import network_ports as db_ports
 from zun.objects import Container
 from zun.objects.image import OF_GLANCE
+from zun.objects.placement import MEMBERS
 
 
 class Capsules:
@@ -83,7 +85,13 @@ class Capsules:
         for where, member in zip(capsules.containers_of(template), asked.members, strict=True):
             if where in of_service:
                 member["request"][OF_GLANCE] = of_service[where].uuid
-        requested.check_isolation(call.access, fields["placement"])
+        for each in (fields, *fields["placement"].get(MEMBERS, ())):
+            requested.check_isolation(call.access, each["placement"])
+        if fields["placement"].get(MEMBERS) and not self._compute.can_act("capsule_members"):
+            raise exceptions.Conflict(
+                "Hosts of the release before cannot place the containers of a capsule each in its own way. Upgrade all "
+                "hosts, and remove [upgrade_levels] compute; nothing was created."
+            )
         fields["placement"] = traits.resolved(fields["placement"])
         fields["request"] |= requested.host_of_volumes(call.context, fields)
         fields["request"] |= requested.charged_later(call.context, fields, self._settings)

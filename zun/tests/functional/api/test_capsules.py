@@ -222,6 +222,97 @@ def test_a_bad_placement_is_named_and_makes_nothing(api, requests, asked, word):
     assert rows() == []
 
 
+def boxed(cpu=2, memory=256, **fields):
+    return {"image": "demo", "resources": {"requests": {"cpu": cpu, "memory": memory}}, **fields}
+
+
+DEDICATED = {"cpu_policy": "dedicated"}
+MIXED = {"cpu_policy": "mixed", "dedicated_cpus": 1}
+
+
+def stored_members(api, **members):
+    made = api.post(PATH, spec(**members)).json
+    found = Container.get_by_uuid(admin_context(), made["uuid"])
+    shown = [
+        (each["cpu_policy"], each["cpu"], each["memory"], each["containers"], each.get("init_containers", False))
+        for each in found.placement["members"]
+    ]
+    return made, found, shown
+
+
+def test_placements_of_containers(api):
+    api = api.at("1.51")
+    boxes = [boxed(placement={**DEDICATED, "mem_page_size": 2048}), boxed(), boxed(1.5, placement=MIXED)]
+    made, found, shown = stored_members(api, containers=boxes, initContainers=[boxed(3)])
+    assert shown == [("dedicated", 2.0, 256, [0], False), ("mixed", 1.5, 256, [2], False),
+                     ("shared", 3.0, 256, [1], True)]
+    assert {name: made[name] for name in ("cpu", "memory", "cpu_policy")} == {
+        "cpu": 6.5, "memory": "768", "cpu_policy": "mixed"
+    }
+    assert [each["cpu_policy"] for each in made["containers"]] == ["dedicated", "shared", "mixed"]
+    assert [each["mem_page_size"] for each in made["containers"]] == [2048, None, None]
+    assert found.placement["members"][0]["placement"]["mem_page_size"] == 2048
+
+
+def test_containers_that_follow_are_placed_together(api):
+    api = api.at("1.51")
+    placed = {**DEDICATED, "numa_nodes": 2, "same": "none"}
+    boxes = [boxed(), boxed(1, placement={"cpu_policy": "shared"}), boxed(), boxed(placement={"mem_page_size": "any"})]
+    _, found, shown = stored_members(api, containers=boxes, placement=placed, initContainers=[boxed(5)])
+    assert shown == [("dedicated", 2.0, 256, [3], False), ("dedicated", 5.0, 512, [0, 2], True),
+                     ("shared", 1.0, 256, [1], False)]
+    assert [each["placement"].get("numa_nodes") for each in found.placement["members"]] == [1, 2, None]
+
+
+def test_capsule_without_such_placements_is_stored_as_ever(api):
+    placed = {**DEDICATED, "same": "none"}
+    made = api.at("1.51").post(PATH, spec(boxed(), placement=placed)).json
+    stored = Container.get_by_uuid(admin_context(), made["uuid"]).placement
+    assert "members" not in stored and "same" not in stored
+
+
+def test_volumes_in_memory_and_sidecars_are_claimed_with_those_that_follow(api):
+    api = api.at("1.51")
+    own = boxed(placement=DEDICATED, volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
+    volumes = [{"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}]
+    sidecar, init = boxed(1, 100, restartPolicy="Always"), boxed(3, 50)
+    shown = stored_members(api, containers=[own, boxed(1)], volumes=volumes, initContainers=[sidecar, init])[2]
+    assert shown == [("dedicated", 2.0, 256, [1], False), ("shared", 4.0, 420, [0, 2], True)]
+    assert stored_members(api, containers=[own], volumes=volumes)[2] == [("dedicated", 2.0, 320, [0], False)]
+
+
+@pytest.mark.parametrize(
+    ("container", "more", "word"),
+    [
+        (boxed(placement={"cpu_policy": "both"}), {}, "spec.containers.0.placement: cpu_policy"),
+        (boxed(placement={**DEDICATED, "numa_nodes": 2}), {}, "not allowed ('numa_nodes'"),
+        (boxed(placement={"mem_page_size": 2048}), {}, "spec.containers.0.placement.mem_page_size: it places"),
+        (boxed(placement={"cpu_policy": "mixed"}), {}, "spec.containers.0.placement.dedicated_cpus"),
+        (boxed(1, placement=MIXED), {}, "needs more than 1 in all"),
+        (boxed(1.5, placement=DEDICATED), {}, "requests.cpu: 1.5 is not a whole number"),
+        (boxed(memory=255, placement={**DEDICATED, "mem_page_size": 2048}), {}, "multiple of 2 MiB"),
+        ({"image": "demo", "placement": DEDICATED}, {}, "requests.cpu: it is missing"),
+        (boxed(), {"placement": {"same": "l3"}}, "no member asks for any"),
+        (boxed(), {"placement": {"same": "switch"}}, "no member asks for any"),
+        (boxed(), {"placement": {"same": "rack"}}, "spec.placement: same"),
+        (boxed(placement=DEDICATED), {"placement": {"numa_nodes": 1}}, "numa_nodes"),
+        (boxed(), {"initContainers": [boxed(placement=DEDICATED)]}, "init containers follow spec.placement"),
+    ],
+)
+def test_a_bad_placement_of_a_container_is_named(api, container, more, word):
+    reply = api.at("1.51").post(PATH, spec(container, **more))
+    assert reply.status == 400 and word in reply.error["detail"], reply.json
+    assert rows() == []
+
+
+@pytest.mark.parametrize("body", [
+    spec(boxed(placement=DEDICATED)), spec(boxed(), placement={**DEDICATED, "same": "l3"})
+])
+def test_placements_of_containers_need_their_version(api, body):
+    assert api.at("1.50").post(PATH, body).refusal == (400, "invalid-param-in-version")
+    assert api.at("1.51").post(PATH, body).status == 202
+
+
 REQUESTS = "spec.containers.0.resources.requests"
 BAD = [
     ({}, "template"),
@@ -392,10 +483,11 @@ def test_it_goes_where_its_volumes_are(api):
     assert Container.get_by_uuid(admin_context(), uuid).request["host"] == HOST
 
 
-def test_the_example_of_the_guide_is_a_capsule(api):
-    (example,) = re.findall(r"code-block:: yaml\n\n((?:    .*\n)+)", PAGE.read_text())
-    reply = api.at("1.41").post(PATH, {"template": yaml.safe_load(textwrap.dedent(example))})
-    assert reply.status == 202 and reply.json["cpu"] == 3.0
+def test_the_examples_of_the_guide_are_capsules(api):
+    examples = re.findall(r"code-block:: yaml\n\n((?:    .*\n)+)", PAGE.read_text())
+    for example, version, cpus in zip(examples, ("1.41", "1.51", "1.51"), (3.0, 3.0, 7.0), strict=True):
+        reply = api.at(version).post(PATH, {"template": yaml.safe_load(textwrap.dedent(example))})
+        assert reply.status == 202 and reply.json["cpu"] == cpus
 
 
 @pytest.mark.parametrize(

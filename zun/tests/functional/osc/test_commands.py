@@ -559,11 +559,13 @@ TEMPLATE = "kind: capsule\nmetadata: {name: web}\nspec: {containers: [{image: bu
         (", placement: {}", "1.40"),
         (", placement: {cpu_policy: dedicated}", "1.41"),
         (", initContainers: [{image: busybox, devices: [{alias: gpu}]}]", "1.46"),
+        (", placement: {same: l3}", "1.51"),
+        (", initContainers: [{image: busybox, devices: [{alias: gpu}], placement: {cpu_policy: mixed}}]", "1.51"),
     ],
 )
 def test_a_capsule_is_created_at_the_version_it_needs(tmp_path, more, version):
     (tmp_path / "capsule.yaml").write_text(TEMPLATE % more)
-    with serving({("POST", "/v1/capsules/"): (202, CAPSULE)}, max_version="1.46") as server:
+    with serving({("POST", "/v1/capsules/"): (202, CAPSULE)}, max_version="1.51") as server:
         used = client(server)
         stock = used.capsules
         assert "k-1" in run(capsules.CreateCapsule, server, "--file", f"{tmp_path}/capsule.yaml", client=used)

@@ -95,11 +95,21 @@ def test_cpus_are_dedicated_as_by_the_static_policy(containers, inits, policy):
     assert spec.get("placement", {}).get("cpu_policy") == policy
 
 
-def test_container_that_alone_would_have_own_cpus_is_told():
+def test_container_beside_one_with_a_part_of_a_cpu_has_own_cpus():
     parts = [{"image": "nginx", "resources": equal("500m", "1Gi")}, {"image": "nginx", "resources": equal(1, "1Gi")}]
     template, lost = translated(pod(*parts))
     assert "placement" not in template["spec"]
-    assert lost == ("spec.containers[1].resources: its CPUs are not its own: all containers must request whole ones",)
+    assert [each.get("placement") for each in template["spec"]["containers"]] == [None, {"cpu_policy": "dedicated"}]
+    assert lost == ()
+
+
+def test_init_container_that_alone_would_have_own_cpus_is_told():
+    init = {"image": "nginx", "resources": equal(1, "1Gi")}
+    template, lost = translated(pod({"image": "nginx", "resources": equal("500m", "1Gi")}, initContainers=[init]))
+    assert "placement" not in template["spec"] and "placement" not in template["spec"]["initContainers"][0]
+    assert lost == (
+        "spec.initContainers[0].resources: its CPUs are not its own: all containers must request whole ones",
+    )
 
 
 @pytest.mark.parametrize(

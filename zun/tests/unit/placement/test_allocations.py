@@ -55,6 +55,18 @@ def test_disk_is_of_the_host_or_its_pool(disk, pool, expected):
             {3: {"PCPU": 1, "CUSTOM_HUGEPAGES_2048KB": 4}},
             id="pages-are-not-ordinary-memory",
         ),
+        pytest.param(
+            Plan.joined([
+                Plan({0: CellShare(CpuSet("0"), 8, pages={2048: 4})}),
+                Plan({0: CellShare(CpuSet("1"), 64, CpuSet("2"))}),
+                demanding({0: 0.5, 1: 0.25}, 16),
+            ]),
+            {
+                0: {"PCPU": 3, "VCPU": 1, "MEMORY_MB": 80, "CUSTOM_HUGEPAGES_2048KB": 4},
+                1: {"VCPU": 1, "MEMORY_MB": 16},
+            },
+            id="of-a-capsule-part-by-part",
+        ),
     ],
 )
 def test_resources_of_a_plan(plan, expected):

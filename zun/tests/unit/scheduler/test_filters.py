@@ -15,6 +15,7 @@ from zun.scheduler.filters.aggregate_extra_specs import matches
 from zun.scheduler.filters.compute import ComputeFilter
 from zun.scheduler.host_state import Aggregate
 from zun.scheduler.select import informed
+from zun.scheduler.weighers.stranded import StrandedWeigher
 from zun.tests.functional.cloud import machine
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.scheduler.hosts import (
@@ -307,6 +308,32 @@ def test_cheap_filters_pass_every_host_that_the_plan_grants(state, wanted, grade
         assert reasons == [None, None, None]
     limits = load_once("CpuSetFilter").limits(state, asked)
     assert limits == answer if isinstance(answer, Refusal) else limits["cpuset"]["generation"] == state.generation
+
+
+@proof(150)
+@given(
+    state=used_hosts(),
+    members=st.lists(placements(), min_size=2, max_size=3),
+    same=st.sampled_from(("none", "none", "cell", "l3")),
+    grade=st.sampled_from(("thread", "thread", "core", "isolated")),
+    apart=st.sampled_from((CpuSet(), CpuSet("0"), CpuSet("0-3"))),
+)
+def test_cheap_filters_pass_every_host_that_grants_all_members(state, members, same, grade, apart):
+    state = replace(state, topology=replace(state.topology, isolated=apart & state.topology.cpus))
+    first = replace(members[0], isolation=grade) if members[0].dedicated else members[0]
+    try:
+        wanted = PlacementRequest.of_members([first, *members[1:]], same)
+    except ValueError:  # what no host can satisfy
+        return
+    asked, answer = replace(spec(), placement=wanted), plan(state.topology, state.usage, wanted)
+    filters = [load_once(name) for name in ("RamFilter", "CPUFilter", "CpuSetFilter", "PciPassthroughFilter")]
+    reasons = [each.reject(state, asked) for each in filters]
+    assert [bool(each.admit(Columns([state]), asked)[0]) for each in filters] == [why is None for why in reasons]
+    if isinstance(answer, Plan):
+        assert reasons == [None] * 4
+        assert state.usage.fits(state.topology, answer) is None
+    weight = StrandedWeigher(configuration()).weigh_all(Columns([state]), asked)
+    assert 0 <= weight[0] <= 1
 
 
 _loaded = {}

@@ -116,6 +116,18 @@ def test_claim_of_a_row_is_the_object_of_the_choice(state):
         assert PlanCache().held_by_row(row(made)) == held
 
 
+def test_claim_with_parts_is_the_object_of_the_choice():
+    members = [PlacementRequest(1, 64), PlacementRequest(1.5, 64, "mixed", dedicated_cpus=1)]
+    made = plan(machine(), Usage(), PlacementRequest.of_members(members))
+    plans = PlanCache()
+    held = plans.held(Held(claim_of(made), 2.5, 128, 3, None, "busybox"))
+    changes = {"cpu": 2.5, "memory": 128, "disk": 3, "volume_disk": 0}
+    assert plans.held_by_row(row(made, **changes)) is held
+    assert PlanCache().held_by_row(row(made, **changes)) == held
+    other = Plan.joined([replace(made.parts[0], cpu_policy="shared"), made.parts[1]])
+    assert plans.held_by_row(row(other, **changes)) is not held
+
+
 def test_record_of_a_known_claim_is_not_parsed(monkeypatch):
     plans, claim = PlanCache(), Plan({0: CellShare(CpuSet("0-1"), 64)})
     first = plans.held_by_row(row(claim))

@@ -115,6 +115,35 @@ def test_a_shared_container_is_claimed_on_the_pool():
     assert sum(share.shared for share in settled.cells.values()) == 1.5
 
 
+CAPSULE = PlacementRequest.of_members([
+    PlacementRequest(1, 64), PlacementRequest(1.5, 64, "mixed", dedicated_cpus=1), shared(1)
+])
+
+
+def joined(cpus, own, pool=1.0):
+    return Plan.joined([
+        Plan({0: CellShare(CpuSet(cpus), 64)}),
+        Plan({0: CellShare(CpuSet(own), 64, shared=0.5)}, "mixed"),
+        Plan({1: CellShare(CpuSet("4-7"), 64, shared=pool)}, "shared"),
+    ])
+
+
+def test_plan_of_a_capsule_is_carried_out_with_its_parts():
+    plan_ = joined("3", "2")
+    assert claim(resources(), CAPSULE, {"cpuset": plan_.to_dict()}).plan == replace(plan_, generation=7)
+
+
+@pytest.mark.parametrize("proposed", [
+    pytest.param(joined("0", "2").to_dict(), id="a-cpu-is-taken"),
+    pytest.param({**joined("3", "2").to_dict(), "parts": []}, id="without-parts"),
+    pytest.param(joined("3", "2", pool=5).to_dict(), id="the-pool-is-too-small"),
+])
+def test_capsule_is_planned_anew_if_its_plan_does_not_hold(proposed):
+    host = resources(dedicated(1))
+    answer = plan(host.topology, host.usage, CAPSULE)
+    assert claim(host, CAPSULE, {"cpuset": proposed}).plan == replace(answer, generation=7)
+
+
 # what is refused
 
 TWICE = MACHINE.configured(cpu_allocation_ratio=2.0, ram_allocation_ratio=2.0)
@@ -200,6 +229,14 @@ ISOLATED = Plan({0: CellShare(cpus=CpuSet("0-1"), withheld=CpuSet("2"))})
             "free shared CPUs 3 CPUs < requested 4 CPUs; all cells together have 3 CPUs left in the shared pool: "
             "4 are wanted",
             id="the-host's-own-ratio-if-it-is-lower",
+        ),
+        pytest.param(
+            resources(topology=TWICE),
+            CAPSULE,
+            {"cpu_allocation_ratio": "1/5", "ram_allocation_ratio": "1/100"},
+            0,
+            "free shared CPUs 1.2 CPUs < requested 1.5 CPUs; free memory 40 MiB < requested 64 MiB",
+            id="a-capsule-has-the-ratio-of-its-shared-containers",
         ),
         pytest.param(
             resources(enable_cpu_pinning=False),

@@ -50,6 +50,7 @@ def capsule(*members: PlacementRequest, same: str = "none") -> PlacementRequest:
     pytest.param(
         [dedicated(3), dedicated(2, thread_policy="require")], "none", ["2-4", "0-1"], id="whole-cores-first"
     ),
+    pytest.param([shared(2.5), dedicated(7)], "none", ["pool 1", "0-6"], id="the-pool-is-what-is-left"),
     pytest.param([dedicated(4), dedicated(4)], "cell", ["0-3", "4-7"], id="one-cell"),
     pytest.param([dedicated(6, mempolicy="preferred"), dedicated(2)], "cell", ["2-7", "0-1"], id="in-another-order"),
 ])
@@ -58,6 +59,27 @@ def test_places(members, same, expected):
     assert isinstance(found, Plan)
     assert [_told(part) for part in found.parts] == expected
     assert Usage().fits(SMT, found) is None
+
+
+@pytest.mark.parametrize(("cores", "l3", "members", "expected"), [
+    pytest.param(
+        "0,1 2 3", "", [dedicated(2, isolation="core"), dedicated(2, thread_policy="require")], ["2-3", "0-1"],
+        id="cores-without-siblings",
+    ),
+    pytest.param(
+        "0 1 2 3 4", "0-1 2-4", [dedicated(2, isolation="l3"), dedicated(3, isolation="l3")], ["0-1", "2-4"],
+        id="the-larger-cache-is-for-the-larger",
+    ),
+    pytest.param(
+        "0,1 2 3 4,5", "0-3 4-5", [dedicated(2, isolation="l3"), dedicated(2, thread_policy="require")],
+        ["4-5", "0-1"], id="the-cache-without-singles",
+    ),
+])
+def test_other_cpus_of_a_cell_are_tried(cores, l3, members, expected):
+    topology = host(cell(0, cores, l3=l3))
+    found = plan(topology, Usage(), capsule(*members))
+    assert isinstance(found, Plan)
+    assert [_told(part) for part in found.parts] == expected
 
 
 def _told(part: Plan) -> str:
