@@ -230,7 +230,7 @@ class _Search:
     def _places(self, topology: HostTopology) -> Iterator[int]:
         """Yield the CPUs (mask) on which all own CPUs may be: of each part of the host that they must share.
 
-        Without a wish, all on one cell is tried first, then anywhere. Parts with too few free CPUs are left out.
+        Without a wish, all on one cell is tried first, then anywhere. Those with too few free CPUs end at once.
         """
         own = [member for member in self._members if member.dedicated]
         if not own:
@@ -240,12 +240,11 @@ class _Search:
         parts = [
             group for cell in view.cells for group in (cell.cache_masks if same == "l3" else (cell.online,))
         ]
-        wanted = sum([member.own_cpus for member in own])
         free = {part: (part & self._every & ~self._usage.held_mask).bit_count() for part in parts}
         together = len(own) > 1 and all(m.numa_nodes == 1 or m.numa_affinity != "require" for m in own)
         if same in ("cell", "l3") or (together and len(parts) > 1):
             order = sorted(parts, key=lambda part: (-free[part] if view.spread else free[part], part & -part))
-            yield from [part & self._every for part in order if free[part] >= wanted]
+            yield from [part & self._every for part in order]
         if same not in ("cell", "l3"):
             yield self._every
 
@@ -277,7 +276,10 @@ class _Search:
         free = place & ~usage.held_mask
         if sum([member.own_cpus for member in left]) > free.bit_count():
             return False
-        rooms = [(cell.online & free).bit_count() for cell in view_of(topology).cells]
+        cells = view_of(topology).cells
+        if not all(any(_may_give(cell, free, member) for cell in cells) for member in left if _on_one_cell(member)):
+            return False
+        rooms = [(cell.online & free).bit_count() for cell in cells]
         sizes = sorted([member.own_cpus for member in left if _on_one_cell(member)], reverse=True)
         # Example: three members of 8 CPUs or more have no place on two cells with 13 free CPUs each.
         return all(sum([room // size for room in rooms]) >= count for count, size in enumerate(sizes, 1))
@@ -292,7 +294,8 @@ class _Search:
             return iter(()) if found is None else iter((found,))
         if not _on_one_cell(member):
             return self._others(topology, usage, member, later, _Room(place), None)
-        cells = [cell for cell in view_of(topology).cells if cell.online & place]
+        free = place & ~usage.held_mask
+        cells = [cell for cell in view_of(topology).cells if _may_give(cell, free, member)]
         near = sum([1 << cell.index for cell in cells if any(cell.id in plan.cpu_cells for plan in before)])
         order = sorted(cells, key=lambda cell: self._nearness(cell, near, usage, topology))
         return chain.from_iterable(
@@ -425,6 +428,14 @@ def _on_one_cell(member: PlacementRequest) -> bool:
         and member.numa_affinity == "require"
         and member.mempolicy == "strict"
     )
+
+
+def _may_give(cell: CellView, free: int, member: PlacementRequest) -> bool:
+    """Return False if ``cell`` certainly has too few of the ``free`` CPUs (mask) for a member, counted only."""
+    if member.isolation == "isolated" or not _by_core(member):
+        return (cell.online & free).bit_count() >= member.own_cpus
+    cores = [core.bit_count() for core in cell.whole if core & free == core]
+    return (len(cores) if member.thread_policy == "isolate" else sum(cores)) >= member.own_cpus
 
 
 def _by_core(member: PlacementRequest) -> bool:
