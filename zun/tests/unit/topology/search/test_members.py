@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import cell, host, smt_host
-from zun.tests.unit.topology.hosts import like_cells, random_topology, random_usage, rarely
+from zun.tests.unit.topology.hosts import like_cells, random_case, random_topology, random_usage, rarely
 from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
-from zun.topology.device_request import DeviceMatch, DeviceRequest
+from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device
 from zun.topology.host_topology import view_of
 from zun.topology.isolation import kept_with
@@ -200,8 +200,8 @@ def test_requests_that_no_host_can_satisfy(members, same, words):
 # Against every choice
 
 
-def random_members(rng: random.Random) -> list[PlacementRequest]:
-    """Two or three members of mixed kinds, at most one of them shared."""
+def random_members(rng: random.Random, *, cards: bool = False) -> list[PlacementRequest]:
+    """Two or three members of mixed kinds, at most one of them shared. With ``cards`` some ask for devices."""
     found = []
     for number in range(rng.choice((2, 2, 3))):
         kind = rng.choice(("dedicated", "dedicated", "mixed", "shared" if not number else "dedicated"))
@@ -215,6 +215,8 @@ def random_members(rng: random.Random) -> list[PlacementRequest]:
             "page_size": rng.choice(("large", "any", 2048)) if rarely(rng, 0.3) else None,
         }
         own = rng.choice((1, 1, 2, 2, 3))
+        if cards and rng.random() < 0.7:
+            fields["devices"] = gpu(rng.choice((1, 1, 2)), numa_policy=rng.choice(("none", "preferred", "required")))
         found.append(mixed(own, rng.choice((0.5, 1)), memory, **fields) if kind == "mixed"
                      else dedicated(own, memory, **fields))
     return found
@@ -253,8 +255,25 @@ def choices(topology: HostTopology, usage: Usage, member: PlacementRequest, same
                 claim = Plan(
                     shares, member.cpu_policy, isolation=member.isolation, whole_cores=member.whole_cores
                 )
-                if usage.fits(topology, claim) is None:
-                    yield claim, place
+                if usage.fits(topology, claim) is not None:
+                    continue
+                for devices in _devices(topology, each, member):
+                    given_too = replace(claim, devices=devices)
+                    switches = {topology.device_view.by_address[device.address].switch for device in devices}
+                    if same == "switch" and (len(switches) > 1 or None in switches):
+                        continue
+                    if usage.fits(topology, given_too) is None:
+                        yield given_too, next(iter(switches), None) if same == "switch" else place
+
+
+def _devices(topology: HostTopology, cell_: CellView, member: PlacementRequest) -> Iterator[tuple[GivenDevice, ...]]:
+    if not member.devices:
+        yield ()
+        return
+    (wanted,) = member.devices
+    near = [each for each in topology.devices if wanted.numa_policy != "required" or each.cell == cell_.id]
+    for chosen in combinations(near, wanted.count):
+        yield tuple(GivenDevice.of(wanted.name, each) for each in chosen)
 
 
 def _kept(cell_: CellView, cpus: int, member: PlacementRequest) -> int | None:
@@ -330,6 +349,43 @@ def test_exact(rng):
             assert isinstance(plan(topology, usage, answer.nearest), Plan)
         return
     check(topology, usage, members, same, answer)
+
+
+@proof(200)
+@given(rng=st.randoms(use_true_random=False))
+def test_exact_with_devices(rng):
+    topology = like_cells(rng, cells=3, most_cpus=4)
+    if view_of(topology).lends:
+        return
+    nodes = [each.id for each in topology.cells]
+    cards = tuple(
+        replace(card, cell=rng.choice([*nodes, None]), path=("root", "port", rng.choice("ab"), "down")) for card in GPUS
+    )
+    topology = replace(topology, devices=cards[: rng.randint(1, len(cards))])
+    usage = random_usage(rng, topology) if rng.random() < 0.5 else Usage()
+    members = random_members(rng, cards=True)
+    asking = any(each.devices for each in members)
+    same = rng.choice(("none", "switch") if asking else ("none",))
+    answer = plan(topology, usage, capsule(*members, same=same))
+    in_order = sorted(members, key=lambda each: not each.dedicated)
+    assert isinstance(answer, Plan) == fits_somehow(topology, usage, in_order, same), answer
+    if isinstance(answer, Plan):
+        assert usage.fits(topology, answer) is None
+        by_address = topology.device_view.by_address
+        assert same == "none" or len({by_address[each.address].switch for each in answer.devices}) == 1
+
+
+@proof(200)
+@given(rng=st.randoms(use_true_random=False))
+def test_members_over_several_cells_are_sound(rng):
+    """The search is not complete here. What it finds holds, and a member alone that fits is found."""
+    topology, usage, one = random_case(rng, cells=4, most_cpus=5)
+    members = [one, *random_members(rng)]
+    answer = plan(topology, usage, capsule(*members))
+    if isinstance(answer, Plan):
+        assert usage.fits(topology, answer) is None
+        assert [part.cpu_policy for part in answer.parts] == [member.cpu_policy for member in members]
+    assert isinstance(plan(topology, usage, capsule(one)), Plan) == isinstance(plan(topology, usage, one), Plan)
 
 
 def check(topology, usage, members, same, joined):
