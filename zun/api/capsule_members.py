@@ -34,7 +34,7 @@ def own_placements(
 ) -> tuple[Placements, Fields]:
     """Return the own placements with what the images ask, and ``placed`` with the hints of these images.
 
-    ``cpu_policy`` is that of ``placed``, the placement of the whole capsule, unless the container names one.
+    Unless the container or its image names a ``cpu_policy``, it is that of ``placed``, the placement of the capsule.
     """
     found: dict[str, Fields] = {}
     hints = placed.get("hints") or {}
@@ -48,11 +48,10 @@ def own_placements(
             mine = schemas.MEMBER_PLACEMENT(given["placement"])
         except exceptions.SchemaValidationError as exc:
             raise exceptions.SchemaValidationError(detail=f"template: {where}.placement: {exc}") from None
-        mine.setdefault("cpu_policy", placed.get("cpu_policy", CPUPolicy.SHARED))
         if where in images:
             mine = _with_image(where, {**mine, "hints": hints}, images[where])
             hints = mine.pop("hints", None) or {}
-        found[where] = mine
+        found[where] = {"cpu_policy": placed.get("cpu_policy", CPUPolicy.SHARED), **mine}
     return found, {**placed, "hints": hints} if hints else dict(placed)
 
 

@@ -253,7 +253,7 @@ def _joined(placed: Mapping[str, Any], images: Mapping[str, ServiceImage]) -> di
         for field, value in fields.items():
             if field == "mem_page_size" or value == CPUPolicy.MIXED:
                 asks = f"its property {sources[field]} asks for {value}"
-                raise _wrong(f"{where}.image: {asks}, which no capsule can have")
+                raise _wrong(f"{where}.image: {asks}, which no capsule can have without placement of the container")
     return found
 
 

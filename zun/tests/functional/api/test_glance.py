@@ -185,6 +185,23 @@ def test_images_that_a_capsule_cannot_join(api, server, scheduler, web, db, plac
     assert scheduler.sent == []
 
 
+def test_image_of_a_container_with_its_own_placement_asks_for_that(api, server):
+    api = api.at("1.51")
+    server.add("web", hw_cpu_policy="dedicated", hw_mem_page_size="2MB", os_type="linux")
+    server.add("wide", hw_numa_nodes="2")
+    own = {"image": "web", "resources": SIZE, "placement": {"cpu_thread_policy": "isolate"}}
+    reply = capsule(api, "web-server", containers=[own, {"image": "web", "resources": SIZE}])
+    assert reply.status == 400 and "containers.1.image: its property hw_mem_page_size" in reply.error["detail"]
+    row = db.get(capsule(api, containers=[own, {**own, "placement": {"cpu_policy": "dedicated"}}]).json["uuid"])
+    first, second = row["placement"]["members"]
+    assert [each["cpu_policy"] for each in (row, first, second)] == ["dedicated"] * 3
+    assert first["placement"]["mem_page_size"] == second["placement"]["mem_page_size"] == 2048
+    assert [each["placement"]["cpu_thread_policy"] for each in (first, second)] == ["isolate", "prefer"]
+    assert row["request"]["hints"] == {"image:os_type": "linux"}
+    refused = capsule(api, containers=[{**own, "image": "wide"}])
+    assert refused.status == 400 and "hw_numa_nodes asks for 2, which no container" in refused.error["detail"]
+
+
 def test_an_init_container_asks_too(api, server):
     server.add("web")
     server.add("first", hw_cpu_policy="dedicated")

@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import cell, host, smt_host
 from zun.tests.unit.topology.hosts import like_cells, random_case, random_topology, random_usage, rarely
-from zun.topology import CellShare, CpuSet, HostTopology, PlacementRequest, Plan, Refusal, RefusalCode, Usage, plan
+from zun.topology import (
+    CellShare,
+    CpuSet,
+    HostTopology,
+    PlacementRequest,
+    Plan,
+    Refusal,
+    RefusalCode,
+    Usage,
+    kept_up,
+    plan,
+)
 from zun.topology.device_request import DeviceMatch, DeviceRequest, GivenDevice
 from zun.topology.devices import Device
 from zun.topology.host_topology import view_of
@@ -183,6 +194,19 @@ def test_records():
     older = {name: value for name, value in found.to_dict().items() if name != "parts"}
     read = Plan.from_dict(older)  # by an earlier release: it does not give the CPUs to others
     assert read.dedicated_cpus == found.dedicated_cpus and read.cells == found.cells
+
+
+def test_sibling_that_came_online_is_kept_by_its_part():
+    before = host(cell(0, "0 2,3 4,5"))
+    joined = plan(before, Usage(), capsule(dedicated(1, thread_policy="isolate", isolation="core"), dedicated(2)))
+    assert isinstance(joined, Plan)
+    assert [_told(part) for part in joined.parts] == ["0", "2-3"]
+    now = host(cell(0, "0,1 2,3 4,5"))
+    usage = Usage().with_claim("capsule", joined)
+    kept = kept_up(now, usage, joined)
+    assert [part.withheld for part in kept.parts] == [CpuSet("1"), CpuSet()]
+    assert (kept.withheld, kept.generation) == (CpuSet("1"), joined.generation)
+    assert kept_up(now, usage.without("capsule").with_claim("capsule", kept), kept) is kept
 
 
 @pytest.mark.parametrize(("members", "same", "words"), [
