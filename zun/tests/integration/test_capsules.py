@@ -129,6 +129,26 @@ def test_containers_that_differ_run_on_their_parts_in_the_kernel(cloud, engine):
     assert api.request("POST", f"/hosts/{shown['host']}/audit").json()["findings"] == []
 
 
+@pytest.mark.alone  # its audit finds nothing
+def test_mixed_container_beside_one_of_the_pool_in_the_kernel(cloud, engine):
+    program, _ = cloud
+    api = Api(program.url, "admin", {"OpenStack-API-Version": "container 1.51"})
+    mixed = container("sleep 1000", cpu=1.5, placement={"cpu_policy": "mixed", "dedicated_cpus": 1})
+    shown = settled(api, create(api, mixed, container("sleep 1000", cpu=0.2)))
+    assert shown["status"] == "Running", shown["status_reason"]
+    one, two = shown["containers"]
+
+    def allowed(each):
+        status = said(api, each, "cat", "/proc/self/status")
+        return CpuSet(next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list")))
+
+    own = CpuSet(said(api, one, "sh", "-c", "echo $ZUN_DEDICATED_CPUS").strip())
+    assert len(own) == 1 and not own & allowed(two)
+    assert allowed(one) == own | allowed(two)
+    assert said(api, two, "sh", "-c", "echo $ZUN_DEDICATED_CPUS").strip() == ""
+    assert api.request("POST", f"/hosts/{shown['host']}/audit").json()["findings"] == []
+
+
 def test_a_failed_init_container(cloud, engine):
     _, api = cloud
     uuid_ = create(api, container("sleep 1000"), inits=[container("exit 3")], restartPolicy="Never")
