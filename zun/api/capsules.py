@@ -96,9 +96,14 @@ def _asked(
     name, seconds = metadata.get("name"), spec.get("terminationGracePeriodSeconds")
     grace = {} if seconds is None else {GRACE: seconds}
 
+    used = {given.get("name") for given in containers_of(template).values()}
+
     def called(given: Mapping[str, Any]) -> str:
         named = given.get("name") if version >= microversion.POD_MEMBERS else None  # the reference ignores it
-        own = named or creation.generated_name(choose).removesuffix("-container")
+        own = named
+        while own is None or (named is None and own in used):
+            own = creation.generated_name(choose).removesuffix("-container")
+        used.add(own)
         return f"capsule-{name or uuid}-{own}"[:255]
 
     def members_of(part: str) -> list[Fields]:

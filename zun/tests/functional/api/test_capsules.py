@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from zun.api import app
+from zun.api import app, creation
 from zun.common import exceptions
 from zun.common.context import admin_context
 from zun.db import capsules as db
@@ -220,6 +220,16 @@ def test_a_bad_placement_is_named_and_makes_nothing(api, requests, asked, word):
     assert reply.status == 400 and word in reply.error["detail"], reply.json
     assert api.at("1.40").post(PATH, body).refusal == (400, "invalid-param-in-version")
     assert rows() == []
+
+
+def test_generated_names_of_containers_differ(api, monkeypatch):
+    names = iter(f"{name}-container" for name in ("phi-1", "phi-1", "chi-2", "psi-3"))
+    monkeypatch.setattr(creation, "generated_name", lambda choose: next(names))
+    reply = api.at("1.51").post(PATH, spec({"image": "demo"}, {"image": "demo"}, {"image": "demo", "name": "chi-2"}))
+    assert reply.status == 202, reply.json
+    assert [each["name"] for each in reply.json["containers"]] == [
+        "capsule-small-phi-1", "capsule-small-psi-3", "capsule-small-chi-2"
+    ]
 
 
 def boxed(cpu=2, memory=256, **fields):
