@@ -138,9 +138,12 @@ class ComputeAPI:
         for each, order in zip(requests, orders, strict=True):
             self._tell(each["context"], host, "create", container=each["container"], **order)
 
-    def can_act(self, action: str) -> bool:
-        """Return whether hosts of the pinned release know the action, or would not even look for it."""
-        return bool(self._client.can_send(LOOK)) or action in MESSAGES
+    def can_act(self, action: str, *, member: bool = False) -> bool:
+        """Return whether hosts of the pinned release know the action, or would not even look for it.
+
+        Those of the release before know no action on a ``member`` of a capsule.
+        """
+        return bool(self._client.can_send(LOOK)) or (action in MESSAGES and not member)
 
     def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:
         """Cast: look at the container, of which ``action`` is wanted since its acceptance. Since version 1.6.

@@ -146,7 +146,7 @@ class Auditor:
             found = self._examined(container, told, state)
             doubtful = found is not None and any(finding.code in _DOUBTFUL for finding in found)
             if doubtful or is_lost(container, state):
-                found = self._second_look(context, container.uuid, repair)
+                found = self._second_look(context, container, repair)
             if found is None:
                 seen.skipped.append(container.uuid)
             else:
@@ -260,9 +260,10 @@ class Auditor:
         except exceptions.ZunError as exc:
             return (audit_rules.unreadable(planned, str(exc)),)
 
-    def _second_look(self, context: RequestContext, uuid: str, repair: bool) -> tuple[Finding, ...] | None:
+    def _second_look(self, context: RequestContext, seen: Container, repair: bool) -> tuple[Finding, ...] | None:
+        turn = self._operations.undisturbed(context, seen.uuid, PATIENCE, capsule=seen.capsule_uuid)
         try:
-            with self._operations.undisturbed(context, uuid, PATIENCE) as container:
+            with turn as container:
                 if container is None or container.host != self._hostname:
                     return None
                 with self._pool.steady_for(container) as told:

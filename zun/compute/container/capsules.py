@@ -127,7 +127,8 @@ class CapsuleMembers:
     def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
         """``state`` of a capsule's object, which runs, with the status that its members come to, and why.
 
-        Members that joined its network before it was started again are in a network without a way out: they join anew.
+        Members that joined its network before it was started again are in a network without a way out: they join anew,
+        but those that somebody has stopped.
         """
         members = [each for each in Container.list_by_capsule(context, capsule.uuid) if each.kind == Kind.MEMBER]
         served = [each for each in members if not is_sidecar(each)]
@@ -145,7 +146,7 @@ class CapsuleMembers:
         state, part = self._driver.show(member), held_plan(member)
         if state is None or state.started_at is None or capsule.started_at is None or part is None:
             return
-        always = (member.restart_policy or {}).get("Name") == "always"
+        always = (member.restart_policy or {}).get("Name") == "always" and member.request.get("run", True)
         if state.started_at < capsule.started_at and (state.pid or always):
             LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
             try:

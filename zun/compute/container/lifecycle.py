@@ -68,11 +68,14 @@ class Lifecycle:
         """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
         with (
             recorded(context, container.uuid, "start") as step,
-            self._operations.action(context, container.uuid, "start", TaskState.STARTING) as current,
+            self._operations.action(
+                context, container.uuid, "start", TaskState.STARTING, capsule=container.capsule_uuid
+            ) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
                 return
+            _wish(current, run=True)
             try:
                 self._objects.start(current, self._ready(context, current))
             except exceptions.ZunError as exc:
@@ -93,6 +96,8 @@ class Lifecycle:
             raise exceptions.Conflict(
                 f"Container {named(container)} holds no resources, since its creation failed. Create it anew."
             )
+        if container.capsule_uuid is not None:
+            self._wake(context, container.capsule_uuid)
         self._pool.ready(container, plan)
         self._objects.align(container, plan)
         if networks_of(container):  # somebody may have removed what nothing was running in
@@ -100,6 +105,17 @@ class Lifecycle:
         if container.capsule_uuid is None:
             self._networks.rejoin(container)
         return plan
+
+    def _wake(self, context: RequestContext, uuid: str) -> None:
+        """Start the capsule's own object, which has the network of its members, if it does not run.
+
+        Its row stays as it is: by its old time of start, the next look has the other members join the new network.
+        """
+        capsule = Container.get_by_uuid(context, uuid)
+        state = self._driver.show(capsule)
+        if state is not None and not state.pid:
+            LOG.info("Capsule %s does not run; it is started before its member", uuid)
+            self._objects.start(capsule, self._ready(context, capsule))
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
         """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if
@@ -142,10 +158,15 @@ class Lifecycle:
                 current.request = {name: value for name, value in current.request.items() if name != REBUILD}
 
     def stop(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
-        self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, timeout))
+        def work(current: Container) -> None:
+            _wish(current, run=False)
+            self._driver.stop(current, timeout)
+
+        self._simple(context, container, "stop", TaskState.STOPPING, work)
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         def work(current: Container) -> None:
+            _wish(current, run=True)
             plan = self._ready(context, current)
             try:
                 self._objects.reboot(current, plan, timeout)
@@ -177,14 +198,22 @@ class Lifecycle:
         self._simple(context, container, "unpause", TaskState.UNPAUSING, self._driver.unpause)
 
     def kill(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
-        self._simple(context, container, "kill", TaskState.KILLING, lambda c: self._driver.kill(c, signal))
+        def work(current: Container) -> None:
+            if _ends(signal):
+                _wish(current, run=False)
+            self._driver.kill(current, signal)
+
+        self._simple(context, container, "kill", TaskState.KILLING, work)
 
     def kill_beside(self, context: RequestContext, container: Container, signal: str | None = None) -> None:
         """Send the signal while a stop is under way, which writes the result."""
         with recorded(context, container.uuid, "kill") as step:
             try:
                 self._driver.kill(container, signal)
-                LOG.info("Container %s: kill beside its %s", container.uuid, container.task_state)
+                LOG.info("Container %s: kill beside a stop; its task is %s", container.uuid, container.task_state)
+                if container.capsule_uuid is not None and container.task_state is None and _ends(signal):
+                    _wish(container, run=False)  # the stop is of another member
+                    container.save()
             except exceptions.ZunError as exc:
                 step.failed(exc)
                 LOG.warning("Container %s: kill failed: %s", container.uuid, exc)
@@ -202,7 +231,9 @@ class Lifecycle:
         """
         with (
             recorded(context, container.uuid, action) as step,
-            self._operations.action(context, container.uuid, action, task_state) as current,
+            self._operations.action(
+                context, container.uuid, action, task_state, capsule=container.capsule_uuid
+            ) as current,
         ):
             if current is None:
                 step.failed(TOO_LATE)
@@ -231,7 +262,7 @@ class Lifecycle:
         uploads = image is not None and image.of_glance
         with (
             recorded(context, container.uuid, "commit", last=not uploads) as step,
-            self._operations.undisturbed(context, container.uuid) as current,
+            self._operations.undisturbed(context, container.uuid, capsule=container.capsule_uuid) as current,
         ):
             if image is None:
                 step.failed(exceptions.ImageNotFound(image=image_uuid))
@@ -359,6 +390,17 @@ class Lifecycle:
         self._networks.left(context, networks)
         container.status = Status.DELETED
         self._notifier.status_changed(context, container)
+
+
+def _wish(container: Container, *, run: bool) -> None:
+    """Note whether a member of a capsule is to run: one that somebody stopped does not join a new network."""
+    if container.capsule_uuid is not None:
+        container.request = {**container.request, "run": run}
+
+
+def _ends(signal: str | None) -> bool:
+    """Return whether the signal of a kill ends any process. Of another one, the program decides what happens."""
+    return signal is None or signal.upper().removeprefix("SIG") in ("KILL", "9")
 
 
 def _forget(image: Image) -> None:

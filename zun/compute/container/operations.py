@@ -45,15 +45,17 @@ class Operations:
 
     @contextlib.contextmanager
     def undisturbed(
-        self, context: RequestContext, uuid: str, patience: float | None = None
+        self, context: RequestContext, uuid: str, patience: float | None = None, *, capsule: str | None = None
     ) -> Iterator[Container | None]:
         """Give the container as its row is now, or None if it is gone. The block has the container's turn.
+
+        A member of ``capsule`` has that of its capsule: its own would keep what is put for it from being heard.
 
         Raises ContainerBusy when an operation works on it for longer than ``patience`` seconds.
         """
         with contextlib.ExitStack() as turn:
             try:
-                turn.enter_context(self.queue.turn(key_of(uuid), patience))
+                turn.enter_context(self.queue.turn(key_of(capsule or uuid), patience))
             except QueueBusy:
                 row = row_of(context, uuid)
                 called = uuid if row is None else named(row)
@@ -62,13 +64,13 @@ class Operations:
 
     @contextlib.contextmanager
     def action(
-        self, context: RequestContext, uuid: str, action: str, task_state: TaskState
+        self, context: RequestContext, uuid: str, action: str, task_state: TaskState, *, capsule: str | None = None
     ) -> Iterator[Container | None]:
         """Give the container with ``task_state`` set. The end of the block saves it and notifies.
 
-        None when it is gone, on another host, or its status changes at this moment.
+        None when it is gone, on another host, or its status changes at this moment. ``capsule`` as of ``undisturbed``.
         """
-        with self.undisturbed(context, uuid) as current:
+        with self.undisturbed(context, uuid, capsule=capsule) as current:
             if current is not None and current.host != self._hostname:
                 LOG.warning("Container %s is on host %s: no %s here", uuid, current.host, action)
                 current = None

@@ -5,7 +5,6 @@ A message, an event of the runtime, the start of the service and the periodic co
 into the queue, and nothing else. ``step`` decides; this performs.
 """
 
-import contextlib
 import datetime
 import logging
 import threading
@@ -19,7 +18,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
 from zun.common.probes import is_sidecar
-from zun.common.states import Kind, Status
+from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.creation import Creation, Order
 from zun.compute.container.departures import Departures
@@ -110,7 +109,7 @@ class Road:
             Do.DISMISS: lambda context, each, step: lifecycle.stop(context, each, grace_of(each)),
             Do.GIVE_BACK: lambda context, each, step: creation.give_back(context, each.uuid),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
-            Do.HASTEN: lambda context, each, step: lifecycle.hasten_delete(each, step.arguments.get("stop_timeout")),
+            Do.HASTEN: self._hasten,
         }
         self._settle_claim = resizer.settle
 
@@ -166,19 +165,29 @@ class Road:
         row = row_of(context, uuid)
         if row is not None and row.capsule_uuid is not None:
             return Instead(key_of(row.capsule_uuid))
-        if row is not None and row.kind == Kind.CAPSULE and lane is not Lane.LONG:
+        later: Next | None = None
+        if row is not None and row.kind == Kind.CAPSULE and row.status != Status.DELETING:
             members = Container.list_by_capsule(context, uuid)
             for member in sorted(members, key=is_sidecar):  # they end after those that they serve
-                if (move := self._go(context, member.uuid, member, lane)) is not None:
-                    return move
+                later = self._go(context, member.uuid, member, lane) or later
             row = row_of(context, uuid)
         try:
-            return self._go(context, uuid, row, lane)
+            return self._go(context, uuid, row, lane) or later
         finally:
             self._wake_followers(uuid)
 
     def beside(self, uuid: str) -> None:
-        """Do what makes a stop end sooner, while the stop waits for processes."""
+        """Do what makes a stop end sooner, while the stop waits for processes: of the container, or of a member."""
+        for each in self._family(admin_context(), uuid):
+            self._beside(each)
+
+    def _family(self, context: RequestContext, uuid: str) -> list[str]:
+        """Return the uuids that have one turn: of the members of a capsule and the capsule, or of one container."""
+        row = row_of(context, uuid)
+        capsule = row is not None and row.kind == Kind.CAPSULE
+        return [*(each.uuid for each in Container.list_by_capsule(context, uuid)), uuid] if capsule else [uuid]
+
+    def _beside(self, uuid: str) -> None:
         context, before = admin_context(), None
         for _ in range(STEPS):
             row = self._mine(row_of(context, uuid))
@@ -195,13 +204,18 @@ class Road:
             before = step
 
     def gave_up(self, uuid: str, error: BaseException) -> None:
-        """End what is wanted first of a container that failed again and again, with the reason in its row."""
+        """End what is wanted first of a container that failed again and again, with the reason in its row.
+
+        Of a capsule, what is wanted first of a member comes before.
+        """
         context, reason = admin_context(), unexpected(error)
-        row = self._mine(row_of(context, uuid))
+        wanting = (each for each in self._family(context, uuid) if self._wanted(context, each))
+        failed = next(wanting, uuid)
+        row = self._mine(row_of(context, failed))
         if row is None:
             return
-        for each in self._wanted(context, uuid)[:1]:
-            self._end(context, uuid, each, reason)
+        for each in self._wanted(context, failed)[:1]:
+            self._end(context, failed, each, reason)
         row.status_reason, row.task_state = reason, None
         if row.status == Status.REBUILDING:  # which nothing else ends
             row.status = Status.ERROR
@@ -252,10 +266,12 @@ class Road:
 
     def _case(self, context: RequestContext, uuid: str, row: Container | None, known: Mapping[str, Any]) -> Case:
         mine = self._mine(row)
-        if row is not None and row.capsule_uuid is not None:
-            over = mine is not None and self._members.serves_nobody(context, mine)
-            return Case(mine, over=over, **known)  # what it holds, and what is wanted of it, is its capsule's
         wanted = () if mine is None else self._wanted(context, uuid)
+        if row is not None and row.capsule_uuid is not None:  # what it holds is its capsule's
+            capsule = row_of(context, row.capsule_uuid) if wanted else None
+            leaves = capsule is not None and capsule.status == Status.DELETING  # and everything of it, wanted or not
+            over = mine is not None and self._members.serves_nobody(context, mine)
+            return Case(None if leaves else mine, wanted, over=over, **known)
         agrees = not self._tracker.disagrees(uuid, None if mine is None else held_plan(mine))
         back = mine is not None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None
         return Case(mine, wanted, back=back, **{"agrees": agrees, **known})
@@ -308,10 +324,24 @@ class Road:
             self._reconciler.compare(context, row, case.seen, step.values)
             return
         LOG.debug("Container %s: %s", uuid, step.do)
-        with self._queue.waiting(key_of(uuid)) if step.do in WAITS else contextlib.nullcontext():
-            if step.do in WAITS and len(case.wanted) > 1:
-                self._queue.put(key_of(uuid))  # what is wanted already may end the step sooner
+        if step.do not in WAITS:
             self._performs[step.do](context, row, step)
+            return
+        turn = row.capsule_uuid or uuid
+        with self._queue.waiting(key_of(turn)):
+            others = [each for each in self._family(context, turn) if each != uuid]
+            if len(case.wanted) > 1 or any(self._wanted(context, each) for each in others):
+                self._queue.put(key_of(turn))  # what is wanted already may end the step sooner
+            self._performs[step.do](context, row, step)
+
+    def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
+        """End the processes of what is to be deleted: of a capsule those of the member for which a stop waits."""
+        ending = [container]
+        if container.kind == Kind.CAPSULE:
+            waits = (TaskState.STOPPING, TaskState.REBOOTING)
+            ending = [each for each in Container.list_by_capsule(context, container.uuid) if each.task_state in waits]
+        for each in ending:
+            self._lifecycle.hasten_delete(each, step.arguments.get("stop_timeout"))
 
     @staticmethod
     def _context_of(step: Step) -> RequestContext:

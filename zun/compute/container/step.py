@@ -262,6 +262,7 @@ def _is(status: Status) -> Callable[[Case, Mapping[str, Any]], bool]:
 
 
 NOTHING = Step(Do.NOTHING)
+_BY_CAPSULE = (TRANSITIONAL - {Status.RESTARTING}) | {Status.DELETED}
 
 RULES = (
     Rule(
@@ -272,7 +273,7 @@ RULES = (
     ),
     Rule(
         "it belongs to a capsule, and is in a status that the steps of the capsule end",
-        lambda case, row: row["capsule_uuid"] is not None and row["status"] in TRANSITIONAL | {Status.DELETED},
+        lambda case, row: row["capsule_uuid"] is not None and row["status"] in _BY_CAPSULE,
         Do.NOTHING,
     ),
     Rule("it has come back from its way to another host", lambda case, row: case.back, Do.SETTLE_CLAIM),

@@ -179,7 +179,7 @@ def _host_config(
     if settings.network_mode:
         config["NetworkMode"] = settings.network_mode
     if container.restart_policy:
-        config["RestartPolicy"] = restart_policy(container.restart_policy)
+        config["RestartPolicy"] = restart_policy(container, container.restart_policy)
     if container.runtime:
         config["Runtime"] = container.runtime
     if container.disk and disk_quota:
@@ -213,8 +213,14 @@ def _hugetlbfs(mount: RuntimeMount) -> dict[str, Any]:
     return {"NoCopy": True, "DriverConfig": driver}
 
 
-def restart_policy(policy: Mapping[str, Any]) -> dict[str, Any]:
+def restart_policy(container: ContainerView, policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the runtime's form of ``policy``. With ``always`` the engine starts at its own start what a user stopped.
+
+    A stopped member of a capsule stays stopped: it gets ``unless-stopped``.
+    """
     name = policy.get("Name") or "no"
+    if name == "always" and container.kind == Kind.MEMBER:
+        name = "unless-stopped"
     # The row stores the count as text. Docker refuses a count with any other policy.
     count = _number("MaximumRetryCount", policy.get("MaximumRetryCount")) if name == "on-failure" else 0
     return {"Name": name, "MaximumRetryCount": int(count)}

@@ -76,7 +76,7 @@ class PodmanDriver(DockerDriver):
     def _keep_policy(self, container: ContainerView) -> None:
         """Give the object the restart policy of its container, which the end of a loop took away."""
         if container.restart_policy:
-            name, policy = object_name(container.uuid), restart_policy(container.restart_policy)
+            name, policy = object_name(container.uuid), restart_policy(container, container.restart_policy)
             if self._engine.api.inspect_container(name)["HostConfig"]["RestartPolicy"]["Name"] != policy["Name"]:
                 self._engine.api.set_restart_policy(name, policy)
 

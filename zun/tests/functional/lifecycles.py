@@ -506,7 +506,7 @@ class _Sender:
             raise exceptions.HostUnavailable(host=HOST)
         return changed[0]
 
-    def can_act(self, _action: str) -> bool:
+    def can_act(self, _action: str, *, member: bool = False) -> bool:
         return True
 
     def act(self, context: RequestContext, container: Container, action: str, arguments: Mapping[str, Any]) -> None:

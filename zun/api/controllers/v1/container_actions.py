@@ -41,6 +41,6 @@ class ContainerActions:
         return call.access.allows("container:action:client_address", container)
 
     def _container(self, call: Call) -> Row:
-        container = db_containers.find(call.context, call.parameters["ident"])
+        container = db_containers.find(call.context, call.parameters["ident"], members=True)
         call.access.require("container:actions", container)
         return container

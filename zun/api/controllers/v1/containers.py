@@ -204,6 +204,7 @@ class Containers:
         given = self._update_schema(call.arguments)
         container = one_container.found(call)
         call.access.require("container:update", container)
+        one_container.check_member(container, "update", allowed=False, compute=self._compute)
         states.check_action("update", container)
         size = one_container.new_size(container, given, call, self._settings)
         if size:
@@ -216,8 +217,9 @@ class Containers:
         given = schemas.DELETE_QUERY(call.query)
         force, stop = given.get("force", False), given.get("stop", False)
         everywhere = all_projects.permitted(call, "container:delete_all_projects")
-        container = Container.get_by_ident(call.context, call.parameters["ident"], everywhere)
+        container = Container.get_by_ident(call.context, call.parameters["ident"], everywhere, members=True)
         call.access.require("container:delete", container)
+        one_container.check_member(container, "delete", allowed=False, compute=self._compute)
         self._check_delete_gates(call, container, force=force, stop=stop)
         allowed = "delete_after_stop" if stop else "delete_force" if force else "delete"
         states.check_action(allowed, container)

@@ -20,6 +20,7 @@ from zun.common import exceptions, states
 from zun.common.context import RequestContext
 from zun.common.exceptions import on_failure
 from zun.common.naming import named
+from zun.common.states import Kind
 from zun.db import container_actions as db_actions
 from zun.db import containers as db
 from zun.db import quotas as db_quotas
@@ -30,6 +31,17 @@ from zun.objects import Container
 LOG = logging.getLogger(__name__)
 
 Given = Mapping[str, Any]
+
+_BY_CAPSULE = {
+    "delete": "It is deleted with its capsule: 'openstack appcontainer capsule delete {capsule}'. Stop it to end it "
+    "alone.",
+    "network_attach": "Its networks are those of its capsule, and were chosen when that was created.",
+    "network_detach": "Its networks are those of its capsule, and were chosen when that was created.",
+    "move": "A capsule stays on its host. Create it anew where it is to run, and delete this one.",
+}
+_ANEW = "Create the capsule anew with another template, and delete this one."
+_ONCE = frozenset({"start", "reboot"})
+_READS = frozenset({*db_actions.ACCESSES, "execute_resize", "resize", "explain", "network_list"})
 
 UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
 
@@ -106,9 +118,32 @@ def who(call: Call) -> dict[str, Any]:
     }
 
 
-def found(call: Call, *, members: bool = False) -> Container:
-    """Return the container that the caller means, with ``members`` also one of a capsule."""
-    return Container.from_row(call.context, db.find(call.context, call.parameters["ident"], members=members))
+def found(call: Call) -> Container:
+    """Return the container that the caller means: by its uuid also one of a capsule, for ``check_member``."""
+    return Container.from_row(call.context, db.find(call.context, call.parameters["ident"], members=True))
+
+
+def check_member(container: Container, action: str, *, allowed: bool, compute: ComputeAPI) -> None:
+    """Raise Conflict, with what to do instead, if the container belongs to a capsule and ``action`` is not for it.
+
+    ``allowed``: members have the action, unless their capsule is being deleted, they are init containers or the hosts
+    are of the release before.
+    """
+    if container.capsule_uuid is None or action in _READS:
+        return
+    capsule = container.capsule_uuid
+    whose = f"Container {named(container)} belongs to capsule {capsule}."
+    if not allowed:
+        raise exceptions.Conflict(f"{whose} {_BY_CAPSULE.get(action, _ANEW).format(capsule=capsule)}")
+    if container.kind == Kind.INIT and action in _ONCE:
+        raise exceptions.Conflict(f"{whose} It is an init container, which runs once, before the others. {_ANEW}")
+    if Container.get_by_uuid(container.obj_context, capsule).status == states.Status.DELETING:
+        raise exceptions.Conflict(f"{whose} The capsule is being deleted, and the container with it.")
+    if not compute.can_act(action, member=True):
+        raise exceptions.Conflict(
+            f"{whose} Hosts of the release before know no action on a container of a capsule. Ask the operator to "
+            "upgrade all hosts and to remove [upgrade_levels] compute."
+        )
 
 
 def visible(access: Access, row: Mapping[str, Any] | None = None) -> frozenset[str]:
@@ -171,6 +206,11 @@ def describe(container: Container, given: Given, settings: Settings) -> None:
 
 def require_host(container: Container) -> str:
     """Return the container's host. Raises Conflict if the container was never placed."""
+    if container.host is None and container.capsule_uuid is not None:
+        raise exceptions.Conflict(
+            f"Container {named(container)} was never placed on a host, its status is {container.status}. Delete its "
+            f"capsule, {container.capsule_uuid}, and create it again."
+        )
     if container.host is None:
         raise exceptions.Conflict(
             f"Container {named(container)} was never placed on a host, its status is {container.status}. Delete "

@@ -41,7 +41,7 @@ class Action:
     ``perform`` gets the container, the checked arguments and the call; it returns a body of the type ``returns``.
     ``status`` is the HTTP status of success. With a ``body`` the ``schema`` is for the query alone. ``waits``: the
     response is the host's answer, so a host that is down is answered 503 at once. ``members``: the containers of
-    capsules have it too, by their uuids; what changes a status is for their capsule. The accesses of
+    capsules have it too, by their uuids. The accesses of
     ``zun.db.container_actions.ACCESSES`` are recorded; what is wanted of the host ``perform`` accepts.
     """
 
@@ -91,13 +91,13 @@ class SubActions:
 
     def _actions(self) -> Sequence[Action]:
         return (
-            Action("POST", "start", schemas.NONE, self._plain("start")),
-            Action("POST", "stop", schemas.TIMEOUT, self._plain("stop", "timeout")),
-            Action("POST", "reboot", schemas.TIMEOUT, self._reboot),
+            Action("POST", "start", schemas.NONE, self._plain("start"), members=True),
+            Action("POST", "stop", schemas.TIMEOUT, self._plain("stop", "timeout"), members=True),
+            Action("POST", "reboot", schemas.TIMEOUT, self._reboot, members=True),
             Action("POST", "rebuild", schemas.REBUILD, self._rebuild),
-            Action("POST", "pause", schemas.NONE, self._plain("pause")),
-            Action("POST", "unpause", schemas.NONE, self._plain("unpause")),
-            Action("POST", "kill", schemas.KILL, self._plain("kill", "signal")),
+            Action("POST", "pause", schemas.NONE, self._plain("pause"), members=True),
+            Action("POST", "unpause", schemas.NONE, self._plain("unpause"), members=True),
+            Action("POST", "kill", schemas.KILL, self._plain("kill", "signal"), members=True),
             Action("POST", "move", schemas.MOVE, self._move, waits=True, since=microversion.MOVES),
             Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
             Action(
@@ -147,6 +147,7 @@ class SubActions:
                 self._commit,
                 views.Committed,
                 waits=True,
+                members=True,
                 body=_NO_BODY,
             ),
             Action(
@@ -161,6 +162,7 @@ class SubActions:
                 views.Networks,
                 200,
                 any_status=True,
+                members=True,
                 since=v1(13),
             ),
             Action("POST", "add_security_group", schemas.SECURITY_GROUP, self._add_security_group, until=v1(14)),
@@ -173,6 +175,7 @@ class SubActions:
                 placement_views.Explanation,
                 200,
                 any_status=True,
+                members=True,
                 since=microversion.QUESTIONS,
             ),
         )
@@ -180,8 +183,9 @@ class SubActions:
     def _handler(self, action: Action) -> Callable[[Call], Answer]:
         def handler(call: Call) -> Answer:
             given = action.schema(call.arguments)
-            container = one_container.found(call, members=action.members)
+            container = one_container.found(call)
             call.access.require(f"container:{action.name}", container)
+            one_container.check_member(container, action.name, allowed=action.members, compute=self._compute)
             if not action.any_status:
                 states.check_action(action.name, container)
                 one_container.require_host(container)
@@ -351,7 +355,7 @@ class SubActions:
         return Answer({"uuid": row["uuid"]})
 
     def _explain(self, container: Container, given: Given, call: Call) -> Answer:
-        row = explanations.get(container.uuid)
+        row = explanations.get(container.capsule_uuid or container.uuid)
         hosts = call.access.allows("container:explain:host", container)
         useless = "Delete that row: only this answer is made of it."
         with models.readable(models.explanations.c.record, container.uuid, useless, key="container_uuid"):
@@ -375,6 +379,8 @@ class SubActions:
         return Answer()
 
     def _network_list(self, container: Container, given: Given, call: Call) -> Answer:
+        if container.capsule_uuid is not None:
+            container = Container.get_by_uuid(call.context, container.capsule_uuid)
         emptied = f"UPDATE containers SET addresses = '{{}}' WHERE uuid = '{container.uuid}'"
         anew = f"With {emptied} its host writes them anew."
         with models.readable(models.containers.c.addresses, container.uuid, anew):

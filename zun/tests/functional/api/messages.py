@@ -72,7 +72,7 @@ class ComputeMessages(ComputeAPI):
         "stats": {"CONTAINER": "web", "CPU %": 1.5},
     }
 
-    def can_act(self, action: str) -> bool:
+    def can_act(self, action: str, *, member: bool = False) -> bool:
         return True
 
     def __init__(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zun.db.capsules import members
 from zun.tests.functional.crashes.effects import Effect, Fault, Part, nothing_more
 from zun.tests.functional.crashes.world import CrashWorld, Snapshot
 
@@ -94,7 +95,7 @@ def compares(world: CrashWorld) -> None:
 class Action:
     """``before`` names the action after which this one begins, None for the empty host. ``again``: another action takes
     the same road, and this one is there for those that begin after it. ``failed`` is a status, beside the one before,
-    in which an error may leave the container.
+    in which an error may leave the container. ``member``: it is about the first container of the capsule before it.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Action:
     do: Do = field(repr=False)
     again: bool = False
     failed: str = ""
+    member: bool = False
 
 
 ACTIONS = (
@@ -139,6 +141,12 @@ ACTIONS = (
     Action("vanish-auto-heal", "run-auto-heal", vanishes),
     Action("create-capsule", None, create_capsule),
     Action("delete-capsule", "create-capsule", delete("", "capsules")),
+    Action("stop-member", "create-capsule", post("stop"), member=True),
+    Action("start-member", "stop-member", post("start"), member=True),
+    Action("reboot-member", "create-capsule", post("reboot"), member=True),
+    Action("pause-member", "create-capsule", post("pause"), member=True),
+    Action("kill-member", "create-capsule", post("kill"), member=True),
+    Action("commit-member", "create-capsule", post("commit?repository=mine&tag=1"), member=True),
     Action("agent-starts", "run", lambda world: world.start_agent()),
     Action("comparison", "run", compares),
 )
@@ -210,6 +218,8 @@ class Table:
         trace = self.trace(next(each for each in ACTIONS if each.name == action.before))
         world.restore(trace.snapshot)
         world.subject = trace.snapshot.subject
+        if action.member:
+            world.subject = next((each["uuid"] for each in members([world.subject])[world.subject]), world.subject)
         return world.outcome(world.subject)
 
     def run_all(self, action: Action, only: str = "") -> dict[str, list[str]]:

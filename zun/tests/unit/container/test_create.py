@@ -176,6 +176,12 @@ def test_restart_policy(policy: dict[str, str], expected: tuple[str, int]) -> No
     assert (found["Name"], found["MaximumRetryCount"]) == expected
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("member", "unless-stopped"), ("capsule", "always")])
+def test_stopped_member_is_not_started_by_the_engine(kind: str, expected: str) -> None:
+    sample = Sample(kind=kind, restart_policy={"Name": "always", "MaximumRetryCount": "0"})
+    assert body(sample)["HostConfig"]["RestartPolicy"]["Name"] == expected
+
+
 @pytest.mark.parametrize(
     ("check", "expected"),
     [

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on one container of a capsule: done in the turn of the capsule, recorded, and taken up after a crash."""
+
+import pytest
+
+from zun.api import app as api_app
+from zun.common import exceptions
+from zun.common.context import admin_context
+from zun.common.states import Kind
+from zun.compute.container.step import Do
+from zun.db import capsules as db_capsules
+from zun.db import container_actions as db_actions
+from zun.db import containers as db
+from zun.db import images as db_images
+from zun.objects import Container
+from zun.tests.fixtures import wait_for
+from zun.tests.functional.api.client import Client
+from zun.tests.functional.capsules import member, settled, submit
+from zun.tests.functional.cloud import cloud_of, machine
+from zun.tests.functional.over_api import OPTIONS, administrator_of
+from zun.tests.host_in_memory import look_now
+
+IGNORES_TERM = ["sh", "-c", "trap '' TERM; sleep 1000"]
+HOUR = 3600
+ALWAYS = {"restart_policy": {"Name": "always", "MaximumRetryCount": "0"}}
+
+cloud = cloud_of({"one": machine()}, compute__sync_container_state_interval=HOUR, **OPTIONS)
+
+
+@pytest.fixture
+def api(cloud, context):
+    application = api_app.build(cloud.conf, scheduler_api=cloud.scheduler_api, compute_api=cloud.compute_api)
+    return Client(application, user="demo", project=context.project_id, version="1.51")
+
+
+@pytest.fixture
+def driver(cloud):
+    driver = cloud.drivers["one"]
+    yield driver
+    for uuid in driver.list():  # else whatever a failed test left would be waited for
+        driver.exit(uuid)
+
+
+def capsule(cloud, context, *members, **fields):
+    """Return the uuid of a capsule that runs, and the uuids of its containers."""
+    uuid = submit(cloud, context, *members, **fields)
+    row, rows = settled(cloud, uuid, "Running", "Error")
+    assert row["status"] == "Running", row["status_reason"]
+    return uuid, [each["uuid"] for each in rows if each["kind"] == Kind.MEMBER]
+
+
+def ask(api, uuid, path, status=202):
+    reply = api.post(f"/v1/containers/{uuid}/{path}")
+    assert reply.status == status, reply.body
+    return reply
+
+
+def outcome(api, uuid, action):
+    """Wait for the end of the newest action of this name on the member, and return its message and its steps."""
+
+    def ended():
+        rows = api.get(f"/v1/containers/{uuid}/container_actions").json["containerActions"]
+        newest = next(each for each in rows if each["action"] == action)
+        found, steps = db_actions.find(uuid, newest["request_id"])
+        return found["finish_time"] and (found["message"], [(each["event"], each["result"]) for each in steps])
+
+    return wait_for(ended)
+
+
+def well(action):
+    return None, [(f"compute__do_container_{action}", "Success")]
+
+
+def status(uuid):
+    return db.get(uuid)["status"]
+
+
+def test_every_action_is_done_and_recorded(api, cloud, context, driver):
+    uuid, (first, second) = capsule(cloud, context, member(1.0), member(1.0))
+    held = db.get(uuid)["cpuset"]
+    for action, query, then in [
+        ("pause", "", "Paused"),
+        ("unpause", "", "Running"),
+        ("reboot", "", "Running"),
+        ("stop", "?timeout=1", "Stopped"),
+        ("start", "", "Running"),
+        ("kill", "", "Stopped"),
+        ("reboot", "", "Running"),
+    ]:
+        ask(api, first, f"{action}{query}")
+        assert outcome(api, first, action) == well(action), action
+        wait_for(lambda then=then: status(first) == then)
+        row, _ = settled(cloud, uuid, "Running")
+        assert row["status_reason"] is None and row["cpuset"] == held
+    assert status(second) == "Running" and driver.runtime.objects[second].restarts == 0
+    image = ask(api, first, "commit?repository=mine&tag=1").json["uuid"]
+    assert outcome(api, first, "commit") == well("commit")
+    assert db_images.get(image)["status"] == "Available"
+    ended = [each["action"] for each in db_actions.of_container(first)]
+    assert ended == ["commit", "reboot", "kill", "start", "stop", "reboot", "unpause", "pause"]
+    assert cloud.compute_api.audit(admin_context(), "one", repair=False)["findings"] == []
+    assert cloud.agents["one"].tracker.usage.owners == (uuid,)
+
+
+def test_status_of_capsule_follows_its_members(api, cloud, context):
+    uuid, members = capsule(cloud, context, member(1.0), member(1.0))
+    ask(api, members[0], "stop")
+    outcome(api, members[0], "stop")
+    assert settled(cloud, uuid, "Running")
+    ask(api, members[1], "kill")
+    row, _ = settled(cloud, uuid, "Stopped")
+    assert row["cpuset"] is not None
+    ask(api, members[1], "start")
+    assert settled(cloud, uuid, "Running")
+
+
+@pytest.mark.parametrize("end", ["stop?timeout=1", "kill"])
+@pytest.mark.parametrize("by", ["network", "agent"])
+def test_stopped_member_stays_stopped(api, cloud, context, driver, end, by):
+    """Its policy starts what ended by itself: not what somebody has ended, also if the others join a new network."""
+    uuid, (stopped, other) = capsule(cloud, context, member(1.0, **ALWAYS), member(1.0, **ALWAYS), **ALWAYS)
+    ask(api, stopped, end)
+    assert outcome(api, stopped, end.partition("?")[0])[0] is None
+    objects = driver.runtime.objects
+    if by == "agent":
+        cloud.stop_agent("one")
+    driver.exit(uuid, 137)
+    if by == "agent":
+        cloud.start_agent("one")
+    wait_for(lambda: objects[other].started_at > objects[uuid].started_at)
+    settled(cloud, uuid, "Running")
+    assert (status(stopped), objects[stopped].pid, status(other)) == ("Stopped", 0, "Running")
+    ask(api, stopped, "start")
+    assert outcome(api, stopped, "start") == well("start")
+    driver.exit(uuid, 137)  # from now on it is to run again
+    wait_for(lambda: objects[stopped].started_at > objects[uuid].started_at)
+
+
+def test_start_of_a_member_starts_the_network_before(api, cloud, context, driver):
+    never = {"restart_policy": {"Name": "no", "MaximumRetryCount": "0"}}
+    uuid, (first, second) = capsule(cloud, context, member(1.0, **never), member(1.0, **never), **never)
+    for each in (first, second, uuid):  # as a boot of the host ends them
+        driver.exit(each, 137)
+    settled(cloud, uuid, "Stopped")
+    order = []
+    driver.before("start", lambda container: order.append(container.uuid))
+    ask(api, first, "start")
+    assert outcome(api, first, "start") == well("start")
+    settled(cloud, uuid, "Running")
+    assert order == [uuid, first] and status(second) == "Stopped"
+
+
+@pytest.mark.parametrize("timeout", [5, HOUR])
+def test_kill_ends_a_stop_that_waits(api, cloud, context, timeout):
+    _, (stubborn, other) = capsule(cloud, context, member(1.0, command=IGNORES_TERM), member(1.0, **ALWAYS))
+    ask(api, stubborn, f"stop?timeout={timeout}")
+    wait_for(lambda: db.get(stubborn)["task_state"] == "container_stopping")
+    ask(api, other, "kill")  # of another member, which is not stopped
+    assert outcome(api, other, "kill") == well("kill")
+    assert db.get(stubborn)["task_state"] == "container_stopping"
+    ask(api, stubborn, "kill")
+    assert (outcome(api, stubborn, "kill"), outcome(api, stubborn, "stop")) == (well("kill"), well("stop"))
+    wait_for(lambda: (status(stubborn), status(other)) == ("Stopped", "Stopped"))
+    assert db.get(other)["request"]["run"] is False
+
+
+@pytest.mark.parametrize("first", ["stop", "deletion"])
+def test_deletion_of_the_capsule_does_not_wait_for_a_stop(api, cloud, context, driver, first):
+    """Also for a second stop, which waits behind the first."""
+    uuid, members = capsule(cloud, context, *(member(1.0, command=IGNORES_TERM) for _ in range(2)))
+    for each in members:
+        ask(api, each, f"stop?timeout={HOUR}")
+    wait_for(lambda: db.get(members[0])["task_state"] == "container_stopping")
+    row = Container.from_row(context, db.get(uuid))
+    assert api.delete(f"/v1/capsules/{uuid}").status == 204
+    cloud.gone(row)
+    assert driver.list() == {} and db_capsules.members([uuid])[uuid] == []
+
+
+def test_members_of_one_capsule_do_not_wait_for_another(api, cloud, context):
+    _, (stubborn,) = capsule(cloud, context, member(1.0, command=IGNORES_TERM))
+    _, (other,) = capsule(cloud, context, member(1.0))
+    ask(api, stubborn, f"stop?timeout={HOUR}")
+    wait_for(lambda: db.get(stubborn)["task_state"] == "container_stopping")
+    ask(api, other, "stop")
+    assert outcome(api, other, "stop") == well("stop")
+    ask(api, stubborn, "kill")
+    outcome(api, stubborn, "stop")
+
+
+@pytest.mark.parametrize(("action", "then"), [("stop", "Stopped"), ("reboot", "Running"), ("pause", "Paused")])
+def test_lost_message_costs_time_and_nothing_else(api, cloud, context, monkeypatch, action, then):
+    uuid, (only,) = capsule(cloud, context, member(1.0))
+    monkeypatch.setattr(cloud.compute_api, "act", lambda *_arguments: None)
+    ask(api, only, action)
+    cloud.agents["one"]._compare()
+    assert outcome(api, only, action) == well(action)
+    wait_for(lambda: status(only) == then)
+    assert settled(cloud, uuid, "Running", "Stopped")
+
+
+@pytest.mark.parametrize(("action", "then"), [("stop", "Stopped"), ("reboot", "Running")])
+def test_restarted_agent_takes_the_action_up(api, cloud, context, driver, action, then):
+    """The agent died when the runtime had done it, and before the row said so."""
+    uuid, (only,) = capsule(cloud, context, member(1.0))
+    cloud.stop_agent("one")
+    ask(api, only, action)
+    if action == "stop":
+        container = Container.from_row(context, db.get(only))
+        container.task_state = "container_stopping"
+        container.save()
+        driver.kill(container)
+    cloud.start_agent("one")
+    assert outcome(api, only, action) == well(action)
+    wait_for(lambda: (status(only), db.get(only)["task_state"]) == (then, None))
+    assert settled(cloud, uuid, then)
+    assert db.get(only)["request"]["run"] is (action == "reboot")
+
+
+def test_action_that_came_too_late_says_so(api, cloud, context, driver, monkeypatch):
+    _, (only,) = capsule(cloud, context, member(1.0))
+    driver.cut_events()
+    with monkeypatch.context() as lost:
+        lost.setattr(cloud.compute_api, "act", lambda *_arguments: None)
+        ask(api, only, "pause")
+        container = Container.from_row(context, db.get(only))
+        container.status = "Stopped"
+        container.save()
+    look_now(cloud.agents["one"].parts, only)
+    message, [(event, result)] = outcome(api, only, "pause")
+    assert (message, event, result) == ("Error", "compute__do_container_pause", "Error")
+
+
+def test_failed_start_of_a_member_shows_at_the_capsule(api, cloud, context, driver):
+    uuid, (first, second) = capsule(cloud, context, member(1.0), member(1.0))
+    ask(api, first, "stop")
+    outcome(api, first, "stop")
+    driver.fail("start", exceptions.DockerError(error="no such file: /app"))
+    ask(api, first, "start")
+    assert outcome(api, first, "start")[0] == "Error"
+    row, _ = settled(cloud, uuid, "Error")
+    assert "no such file: /app" in row["status_reason"] and db.get(first)["name"] in row["status_reason"]
+    assert status(second) == "Running"
+    ask(api, first, "start")
+    row, _ = settled(cloud, uuid, "Running")
+    assert row["status_reason"] is None
+
+
+def test_member_that_fails_again_and_again_ends_in_an_error(api, cloud, context, monkeypatch):
+    """The other member's action is done."""
+    uuid, (broken, other) = capsule(cloud, context, member(1.0), member(1.0))
+    performs = cloud.agents["one"].parts.road._performs
+    pause = performs[Do.PAUSE]
+
+    def fail(context, container, step):
+        if container.uuid == broken:
+            raise ZeroDivisionError("division by zero")
+        pause(context, container, step)
+
+    monkeypatch.setitem(performs, Do.PAUSE, fail)
+    monkeypatch.setattr("zun.compute.work.queue.LONGEST_DELAY", 0.01)
+    ask(api, broken, "pause")
+    message, _ = outcome(api, broken, "pause")
+    assert message == "Error"
+    wait_for(lambda: "division by zero" in (db.get(broken)["status_reason"] or ""))
+    ask(api, other, "pause")
+    assert outcome(api, other, "pause") == well("pause")
+    assert settled(cloud, uuid, "Running")
+
+
+def test_crashing_member_is_shown_as_it_is(cloud, context, driver):
+    """The runtime starts it again and again; the row is not left at Restarting."""
+    _, (only,) = capsule(cloud, context, member(1.0, **ALWAYS))
+    row = Container.from_row(context, db.get(only))
+    row.status = "Restarting"
+    row.save()
+    look_now(cloud.agents["one"].parts, only)
+    assert status(only) == "Running"
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "said"),
+    [
+        ("DELETE", "", "capsule delete"),
+        ("PATCH", "?cpu=1", "Create the capsule anew"),
+        ("POST", "/rebuild", "Create the capsule anew"),
+        ("POST", "/resize_container?cpu=1", "Create the capsule anew"),
+        ("POST", "/network_attach?network=default", "were chosen when"),
+        ("POST", "/network_detach?network=default", "were chosen when"),
+    ],
+)
+def test_what_only_the_capsule_has_is_refused_with_what_to_do(api, cloud, context, verb, path, said):
+    uuid, (only,) = capsule(cloud, context, member(1.0))
+    before = db.get(only)
+    reply = api.send(verb, f"/v1/containers/{only}{path}")
+    assert reply.refusal == (409, "conflict"), reply.body
+    assert uuid in reply.error["detail"] and said in reply.error["detail"]
+    assert db.get(only) == before
+
+
+def test_administrator_cannot_move_a_member(cloud, context):
+    _, (only,) = capsule(cloud, context, member(1.0))
+    reply = administrator_of(cloud).post(f"/v1/containers/{only}/move")
+    assert reply.status == 409 and "stays on its host" in reply.error["detail"]
+
+
+def test_status_that_does_not_allow_the_action_is_told(api, cloud, context):
+    _, (only,) = capsule(cloud, context, member(1.0))
+    for action in ("start", "unpause"):
+        reply = api.post(f"/v1/containers/{only}/{action}")
+        assert reply.status == 409 and "Running state" in reply.error["detail"]
+
+
+def test_init_container_runs_once(api, cloud, context, driver):
+    uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["sleep", "7"]), member(1.0))
+    init, _ = db_capsules.members([uuid])[uuid]
+    wait_for(lambda: status(init["uuid"]) == "Running")
+    reply = api.post(f"/v1/containers/{init['uuid']}/reboot")
+    assert reply.status == 409 and "runs once" in reply.error["detail"]
+    ask(api, init["uuid"], "kill")  # of one that does not come to its end
+    row, _ = settled(cloud, uuid, "Error")
+    assert "exit code 137" in row["status_reason"]
+
+
+def test_capsule_that_is_being_deleted_takes_no_action(api, cloud, context, monkeypatch):
+    uuid, (only,) = capsule(cloud, context, member(1.0))
+    cloud.stop_agent("one")
+    assert api.delete(f"/v1/capsules/{uuid}").status == 204
+    reply = api.post(f"/v1/containers/{only}/stop")
+    assert reply.refusal == (409, "conflict") and "being deleted" in reply.error["detail"]
+    cloud.start_agent("one")
+    wait_for(lambda: not db.of_uuids([uuid]))
+
+
+def test_others_do_not_reach_a_member(api, cloud, context):
+    _, (only,) = capsule(cloud, context, member(1.0))
+    stranger = api.in_project("other")
+    for verb, path in (("POST", "/stop"), ("DELETE", ""), ("GET", "/container_actions")):
+        assert stranger.send(verb, f"/v1/containers/{only}{path}").status == 404
+    assert status(only) == "Running"
+
+
+def test_hosts_of_the_release_before_are_not_asked(api, cloud, context, monkeypatch):
+    _, (only,) = capsule(cloud, context, member(1.0))
+    monkeypatch.setattr(cloud.compute_api, "can_act", lambda action, *, member=False: not member)
+    reply = api.post(f"/v1/containers/{only}/stop")
+    assert reply.refusal == (409, "conflict") and "upgrade_levels" in reply.error["detail"]
