@@ -30,6 +30,7 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_capsule_create",
         "appcontainer_capsule_delete",
         "appcontainer_capsule_list",
+        "appcontainer_capsule_logs",
         "appcontainer_capsule_show",
         "appcontainer_compose_up",
         "appcontainer_explain",
@@ -60,4 +61,5 @@ def test_client_commands_have_the_names_they_replace():
         "appcontainer_volume_delete",
         "appcontainer_volume_list",
         "appcontainer_volume_show",
+        "capsule_logs",
     }
