@@ -203,3 +203,112 @@ def test_the_stock_client(cloud, tmp_path):
     assert client.json("appcontainer", "capsule", "show", "web")["uuid"] == made["uuid"]
     client("appcontainer", "capsule", "delete", "web")
     wait_for(lambda: not client.json("appcontainer", "capsule", "list"), 120)
+
+
+def act(api, uuid_, action, then, **query):
+    """Have one container of a capsule do something, and wait for its end and its status."""
+    answer = api.request("POST", f"/containers/{uuid_}/{action}", params=query)
+    assert answer.status_code == 202, answer.text
+
+    def ended():
+        found = api.get(f"/containers/{uuid_}/container_actions")["containerActions"]
+        return next(each for each in found if each["action"] == action)["finish_time"]
+
+    wait_for(ended, 60)
+    found = api.get(f"/containers/{uuid_}/container_actions")["containerActions"]
+    assert next(each for each in found if each["action"] == action)["message"] is None, found
+    wait_for(lambda: _container(api, uuid_)["status"] == then, 60)
+
+
+def _container(api, uuid_):
+    every = (each for capsule in api.get("/capsules")["capsules"] for each in capsule["containers"])
+    return next(each for each in every if each["uuid"] == uuid_)
+
+
+def _echoes(api, uuid_):
+    """Return whether a command in the container reaches its server at the capsule's own address."""
+    command = "sh -c 'echo hi | nc 127.0.0.1 4000'"
+    answer = api.request("POST", f"/containers/{uuid_}/execute", params={"command": command})
+    return answer.status_code == 200 and answer.json()["output"] == "hi\n"
+
+
+def test_actions_on_one_container(cloud, engine):
+    """One that was stopped stays so when the capsule gets a new network; the kernel has the CPUs of the others."""
+    program, api = cloud
+    uuid_ = create(
+        api,
+        container("while :; do nc -l -p 4000 -e cat; done"),
+        container("trap 'exit 0' TERM; while :; do sleep 0.1; done"),
+        restartPolicy="Always",
+    )
+    shown = settled(api, uuid_)
+    one, two = (each["uuid"] for each in shown["containers"])
+    act(api, two, "pause", "Paused")
+    act(api, two, "unpause", "Running")
+    act(api, two, "reboot", "Running", timeout=5)
+    act(api, two, "stop", "Stopped", timeout=5)
+    assert settled(api, uuid_)["status"] == "Running"
+    engine.restart(f"zun-{uuid_}")
+    began = engine.inspect_container(f"zun-{uuid_}")["State"]["StartedAt"]
+    wait_for(lambda: engine.inspect_container(f"zun-{one}")["State"]["StartedAt"] > began, 60)  # it has joined it
+    wait_for(lambda: _echoes(api, one), 60)
+    assert _container(api, two)["status"] == "Stopped"
+    program.kill()
+    program.start()
+    assert settled(api, uuid_)["status"] == "Running" and _container(api, two)["status"] == "Stopped"
+    assert engine.inspect_container(f"zun-{two}")["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+    act(api, two, "start", "Running")
+    act(api, one, "kill", "Stopped")
+    act(api, two, "kill", "Stopped")
+    wait_for(lambda: settled(api, uuid_)["status"] == "Stopped")
+    act(api, one, "start", "Running")
+    wait_for(lambda: settled(api, uuid_)["status"] == "Running")
+    answer = api.request("POST", f"/containers/{one}/commit", params={"repository": "of-capsule", "tag": "1"})
+    assert answer.status_code == 202, answer.text
+    wait_for(lambda: api.get(f"/containers/{one}/container_actions")["containerActions"][0]["finish_time"])
+    assert api.request("DELETE", f"/containers/{one}").status_code == 409
+
+
+def test_deletion_beside_a_stop_of_one_container(cloud, engine):
+    _, api = cloud
+    uuid_ = create(api, container("trap '' TERM; while :; do sleep 1; done"))
+    (only,) = settled(api, uuid_)["containers"]
+    answer = api.request("POST", f"/containers/{only['uuid']}/stop", params={"timeout": 600})
+    assert answer.status_code == 202
+    wait_for(lambda: _container(api, only["uuid"])["task_state"] == "container_stopping")
+    assert api.request("DELETE", f"/capsules/{uuid_}").status_code == 204
+    wait_for(lambda: api.request("GET", f"/capsules/{uuid_}").status_code == 404, 60)
+
+
+def test_a_capsule_that_does_not_run_is_started_with_its_container(cloud, engine):
+    """As after a boot of the host, with a restart policy that starts nothing."""
+    _, api = cloud
+    shown = settled(api, create(api, container("while :; do nc -l -p 4000 -e cat; done"), restartPolicy="Never"))
+    (only,) = shown["containers"]
+    for each in (only["uuid"], shown["uuid"]):
+        engine.stop(f"zun-{each}")
+    wait_for(lambda: settled(api, shown["uuid"])["status"] == "Stopped")
+    act(api, only["uuid"], "start", "Running")
+    wait_for(lambda: settled(api, shown["uuid"])["status"] == "Running")
+    wait_for(lambda: _echoes(api, only["uuid"]), 60)
+
+
+def test_logs_of_a_capsule(cloud, engine):
+    """Of the real client and Docker: ordered by time, long lines in one piece, followed to the end."""
+    _, api = cloud
+    script = "for n in 1 2 3; do echo {} $n; sleep 1; done"
+    uuid_ = create(
+        api,
+        container(script.format("first")),
+        container("sleep 0.5; head -c 40000 /dev/zero | tr '\\0' x; echo; " + script.format("second")),
+        restartPolicy="Never",
+    )
+    lines = Client(api.url)("appcontainer", "capsule", "logs", uuid_, "--follow").splitlines()
+    texts = [line.partition(" | ")[2] for line in lines]
+    assert "x" * 40000 in texts
+    others = [text for text in texts if not text.startswith("x")]
+    assert sorted(others) == [f"{name} {n}" for name in ("first", "second") for n in (1, 2, 3)]
+    assert len({line.partition(" | ")[0].strip() for line in lines}) == 2
+    stamped = Client(api.url)("appcontainer", "capsule", "logs", uuid_, "--timestamps").splitlines()
+    times = [line.partition(" | ")[2].partition(" ")[0] for line in stamped]
+    assert times == sorted(times) and len(times) == 7
