@@ -15,7 +15,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import join
 from zun.common.naming import named
-from zun.common.probes import GRACE
+from zun.common.probes import GRACE, is_sidecar
 from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
@@ -97,7 +97,7 @@ class Lifecycle:
                 f"Container {named(container)} holds no resources, since its creation failed. Create it anew."
             )
         if container.capsule_uuid is not None:
-            self._wake(context, container.capsule_uuid)
+            self._wake(context, container)
         self._pool.ready(container, plan)
         self._objects.align(container, plan)
         if networks_of(container):  # somebody may have removed what nothing was running in
@@ -106,16 +106,23 @@ class Lifecycle:
             self._networks.rejoin(container)
         return plan
 
-    def _wake(self, context: RequestContext, uuid: str) -> None:
-        """Start the capsule's own object, which has the network of its members, if it does not run.
+    def _wake(self, context: RequestContext, member: Container) -> None:
+        """Start what a member needs: the object of its capsule, which has the network, and dismissed sidecars.
 
-        Its row stays as it is: by its old time of start, the next look has the other members join the new network.
+        The row of the capsule stays as it is: by its old time of start, the next look has the other members join the
+        new network.
         """
-        capsule = Container.get_by_uuid(context, uuid)
+        capsule = Container.get_by_uuid(context, str(member.capsule_uuid))
         state = self._driver.show(capsule)
         if state is not None and not state.pid:
-            LOG.info("Capsule %s does not run; it is started before its member", uuid)
+            LOG.info("Capsule %s does not run; it is started before its member", capsule.uuid)
             self._objects.start(capsule, self._ready(context, capsule))
+        if is_sidecar(member):
+            return
+        for each in Container.list_by_capsule(context, capsule.uuid):
+            if is_sidecar(each) and each.status == Status.STOPPED and each.request.get("run", True):
+                self._objects.start(each, self._ready(context, each))
+                each.save()
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
         """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if
@@ -163,6 +170,11 @@ class Lifecycle:
             self._driver.stop(current, timeout)
 
         self._simple(context, container, "stop", TaskState.STOPPING, work)
+
+    def dismiss(self, context: RequestContext, container: Container) -> None:
+        """Stop a sidecar that nobody needs now. It is to run again with the containers that it serves."""
+        grace = grace_of(container)
+        self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, grace))
 
     def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
         def work(current: Container) -> None:

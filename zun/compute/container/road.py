@@ -18,11 +18,11 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
 from zun.common.probes import is_sidecar
-from zun.common.states import Kind, Status, TaskState
+from zun.common.states import Kind, Status
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.creation import Creation, Order
 from zun.compute.container.departures import Departures
-from zun.compute.container.lifecycle import Lifecycle, grace_of
+from zun.compute.container.lifecycle import Lifecycle
 from zun.compute.container.network_attachments import NetworkAttachments
 from zun.compute.container.operations import TOO_LATE, key_of, row_of
 from zun.compute.container.reconciler import Reconciler
@@ -41,6 +41,7 @@ STEPS = 20
 """The most steps of one look. What needs more goes on in the next look."""
 
 ARGUMENTS_SECONDS = 10  # within which the message of an API of the release before brings the arguments of an action
+_ENDS = frozenset({"stop", "reboot"})
 _AFTER: Mapping[Do, Mapping[str, Any]] = {
     Do.SETTLE_CLAIM: {"agrees": True},
     Do.SETTLE_NETWORKS: {"plugged": True},
@@ -106,7 +107,7 @@ class Road:
             Do.REFUSE: self._refuse,
             Do.SETTLE_NETWORKS: lambda context, each, step: attachments.settle(context, each),
             Do.RENEW: lambda context, each, step: lifecycle.renew(context, each, step.values["reason"]),
-            Do.DISMISS: lambda context, each, step: lifecycle.stop(context, each, grace_of(each)),
+            Do.DISMISS: lambda context, each, step: lifecycle.dismiss(context, each),
             Do.GIVE_BACK: lambda context, each, step: creation.give_back(context, each.uuid),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
             Do.HASTEN: self._hasten,
@@ -335,11 +336,13 @@ class Road:
             self._performs[step.do](context, row, step)
 
     def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
-        """End the processes of what is to be deleted: of a capsule those of the member for which a stop waits."""
+        """End the processes of what is to be deleted: of a capsule those of members whose stop is wanted."""
         ending = [container]
         if container.kind == Kind.CAPSULE:
-            waits = (TaskState.STOPPING, TaskState.REBOOTING)
-            ending = [each for each in Container.list_by_capsule(context, container.uuid) if each.task_state in waits]
+            members = Container.list_by_capsule(context, container.uuid)
+            ending = [
+                each for each in members if any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
+            ]
         for each in ending:
             self._lifecycle.hasten_delete(each, step.arguments.get("stop_timeout"))
 

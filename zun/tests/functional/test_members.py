@@ -6,6 +6,7 @@ import pytest
 from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.probes import SIDECAR
 from zun.common.states import Kind
 from zun.compute.container.step import Do
 from zun.db import capsules as db_capsules
@@ -142,12 +143,38 @@ def test_start_of_a_member_starts_the_network_before(api, cloud, context, driver
     for each in (first, second, uuid):  # as a boot of the host ends them
         driver.exit(each, 137)
     settled(cloud, uuid, "Stopped")
+    wait_for(lambda: {status(first), status(second)} == {"Stopped"})
     order = []
     driver.before("start", lambda container: order.append(container.uuid))
     ask(api, first, "start")
     assert outcome(api, first, "start") == well("start")
     settled(cloud, uuid, "Running")
     assert order == [uuid, first] and status(second) == "Stopped"
+
+
+def test_stop_waits_as_long_as_the_template_says(api, cloud, context):
+    _, (stubborn,) = capsule(cloud, context, member(1.0, command=IGNORES_TERM, request={"run": True, "grace": 1}))
+    ask(api, stubborn, "stop")
+    assert outcome(api, stubborn, "stop") == well("stop")
+    (asked,) = db_actions.of_container(stubborn)
+    assert asked["arguments"] == {"timeout": 1} and status(stubborn) == "Stopped"
+
+
+def test_sidecar_runs_with_those_that_it_serves(api, cloud, context, driver):
+    sidecar = {"request": {"run": True, SIDECAR: True}, **ALWAYS}
+    uuid, (proxy, served) = capsule(cloud, context, member(1.0, **sidecar), member(1.0))
+    for then in ("Stopped", "Running", "Stopped"):
+        ask(api, served, "start" if then == "Running" else "stop")
+        wait_for(lambda then=then: (status(served), status(proxy)) == (then, then))
+        settled(cloud, uuid, then)
+    assert db.get(proxy)["request"]["run"] is True  # nobody but the service stopped it
+    ask(api, served, "start")
+    wait_for(lambda: (status(served), status(proxy)) == ("Running", "Running"))
+    ask(api, proxy, "stop")
+    outcome(api, proxy, "stop")
+    ask(api, served, "reboot")
+    assert outcome(api, served, "reboot") == well("reboot")
+    assert status(proxy) == "Stopped"
 
 
 @pytest.mark.parametrize("timeout", [5, HOUR])

@@ -21,6 +21,7 @@ from zun.common import exceptions, states
 from zun.common.exceptions import on_failure
 from zun.common.image_reference import LOCAL, OF_SERVICE
 from zun.common.naming import named
+from zun.common.probes import GRACE
 from zun.common.states import Status, TaskState
 from zun.db import compute_nodes, departures, explanations, models
 from zun.db import container_actions as db_actions
@@ -92,7 +93,7 @@ class SubActions:
     def _actions(self) -> Sequence[Action]:
         return (
             Action("POST", "start", schemas.NONE, self._plain("start"), members=True),
-            Action("POST", "stop", schemas.TIMEOUT, self._plain("stop", "timeout"), members=True),
+            Action("POST", "stop", schemas.TIMEOUT, self._stop, members=True),
             Action("POST", "reboot", schemas.TIMEOUT, self._reboot, members=True),
             Action("POST", "rebuild", schemas.REBUILD, self._rebuild),
             Action("POST", "pause", schemas.NONE, self._plain("pause"), members=True),
@@ -216,10 +217,14 @@ class SubActions:
         one_container.accept(call, container, action, arguments, rule=action, **values)
         one_container.tell(self._compute, call, container, action, arguments)
 
+    def _stop(self, container: Container, given: Given, call: Call) -> Answer:
+        self._want(call, container, "stop", {"timeout": _timeout(container, given)})
+        return Answer()
+
     def _reboot(self, container: Container, given: Given, call: Call) -> Answer:
         # By this the host knows that it is not the runtime which restarts it.
         reboots = {"status": Status.RESTARTING, "task_state": TaskState.REBOOTING}
-        self._want(call, container, "reboot", {"timeout": given.get("timeout")}, **reboots)
+        self._want(call, container, "reboot", {"timeout": _timeout(container, given)}, **reboots)
         return Answer()
 
     def _rebuild(self, container: Container, given: Given, call: Call) -> Answer:
@@ -417,3 +422,9 @@ class SubActions:
             pieces = archives.archive(body.data(), encoded=call.version >= v1(25))
             self._compute.put_archive(call.context, container, path, pieces)
         return Answer()
+
+
+def _timeout(container: Container, given: Given) -> int | None:
+    """Return the seconds that its processes have to end: as asked, else as the template of its capsule says."""
+    asked: int | None = given.get("timeout")
+    return container.request.get(GRACE) if asked is None and container.capsule_uuid is not None else asked
