@@ -363,6 +363,21 @@ def claims(hostnames: Collection[str] | None = None, columns: Sequence[str] = CL
         return session.rows(connection, statement)
 
 
+def parts_on(hostname: str) -> dict[str, list[session.Row]]:
+    """Return uuid, name and cpuset of the containers of capsules that have a part of its claim, by the capsule's uuid.
+
+    They are in their order of starting, without init containers, whose CPUs are those of others.
+    """
+    names = ("uuid", "name", "cpuset", "capsule_uuid")
+    statement = sa.select(*(table.c[name] for name in names)).order_by(table.c.id)
+    mine = (table.c.host == hostname, table.c.kind == Kind.MEMBER, table.c.cpuset.is_not(None))
+    found: dict[str, list[session.Row]] = {}
+    with session.reader() as connection:
+        for row in session.rows(connection, statement.where(*mine)):
+            found.setdefault(row["capsule_uuid"], []).append(row)
+    return found
+
+
 def unplaced() -> list[session.Row]:
     """Return the containers that were accepted and have no host yet, oldest first."""
     statement = sa.select(table).where(*_WAITING)

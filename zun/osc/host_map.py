@@ -52,6 +52,8 @@ class Claim:
     withheld: CpuSet
     mems: str
     memory_mib: int
+    members: tuple[tuple[str, CpuSet], ...] = ()
+    """Names of the containers of a capsule, each with its CPUs."""
 
     @property
     def title(self) -> str:
@@ -223,6 +225,7 @@ def _claim(letter: str, entry: Mapping[str, Any]) -> Claim:
         withheld=CpuSet(entry.get("withheld") or ""),
         mems=entry.get("cpuset_mems") or "",
         memory_mib=sum((entry.get("memory_mib") or {}).values()),
+        members=tuple((each["name"], CpuSet(each["cpuset_cpus"])) for each in entry.get("members") or ()),
     )
 
 
@@ -466,6 +469,8 @@ def _legend(host: HostMap, marks: Mapping[int, str], paint: _Paint) -> Iterator[
             f"{paint(claim.letter, f'{claim.letter:<{width}}')}  {identity}  CPUs {claim.cpus}{kept}"
             f"  {'cell' if claim.mems.isdigit() else 'cells'} {claim.mems}  {claim.memory_mib} MiB"
         )
+        for name, cpus in claim.members:
+            yield f"{'':<{width}}    {name}  CPUs {cpus}"
     drawn = set(marks.values())
     for mark, meaning in MEANINGS.items():
         if mark not in drawn:

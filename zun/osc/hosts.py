@@ -58,7 +58,7 @@ class ShowHostTopology(command.Lister):
 
     def _host(self, name: str) -> host_map.HostMap:
         manager: Any = self.app.client_manager  # its attribute "container" is python-zunclient's plugin
-        known = (versions.LINKS_VERSION, versions.MIXED_VERSION, versions.DEVICES_VERSION)
+        known = (versions.QUIET_VERSION, versions.LINKS_VERSION, versions.MIXED_VERSION, versions.DEVICES_VERSION)
         version = versions.newest_offered(manager.container, *known)
         http = versions.http_at(manager.container, "appcontainer host topology show", version)
         _, document = http.json_request("GET", f"/v1/hosts/{versions.segment(name)}/topology")

@@ -2,7 +2,8 @@
 """Responses about compute hosts: the inventory, and a map of who holds which CPUs and memory."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast
 
 from zun.api import microversion
@@ -104,11 +105,19 @@ class Drain(TypedDict):
     containers: list[Drained]
 
 
-class Claim(TypedDict):
-    """The resources that one container holds.
+class Part(TypedDict):
+    """The part of a capsule's claim on which one of its containers runs."""
 
-    If the caller may not see whose they are, ``container`` is null (empty below version 1.48), and ``name`` and
-    ``devices`` are empty.
+    container: str
+    name: str
+    cpuset_cpus: str
+
+
+class Claim(TypedDict):
+    """The resources that one container holds, or one capsule, whose ``members`` share them.
+
+    If the caller may not see whose they are, ``container`` is null (empty below version 1.48), and ``name``,
+    ``devices`` and ``members`` are empty.
     """
 
     container: str | None
@@ -121,6 +130,7 @@ class Claim(TypedDict):
     cpuset_dedicated: NotRequired[Annotated[str, microversion.MIXED]]
     pages: NotRequired[Annotated[dict[str, dict[str, int]], microversion.MAP]]
     devices: NotRequired[Annotated[list[str], microversion.MAP]]
+    members: NotRequired[Annotated[list[Part], microversion.POD_MEMBERS]]
 
 
 class Device(TypedDict):
@@ -296,9 +306,11 @@ def topology(
     claims: Iterable[Mapping[str, Any]],
     version: Version,
     named: Callable[[Mapping[str, Any]], bool] = _everybody,
+    parts: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> Topology:
     """Return the map of a host: its cells, the reserved resources, and each claim. CPU sets are kernel lists, memory is
-    MiB. ``named`` tells of the row of a claim whether the caller may see whose it is.
+    MiB. ``named`` tells of the row of a claim whether the caller may see whose it is. ``parts`` are the rows of the
+    containers of each capsule.
 
     ``claims`` are the rows of the containers that hold something there. If two rows wrongly hold the same CPU, the map
     shows both, so that the operator can find them. Raises RowUnreadable.
@@ -320,7 +332,7 @@ def topology(
         "reserved": str(host.reserved),
         "isolated": str(host.isolated),
         "shared": str(pool),
-        "claims": [_claim(row, plan, version, named=named(row)) for row, plan in plans],
+        "claims": [_claim(row, plan, parts.get(row["uuid"], ()), version, named=named(row)) for row, plan in plans],
     }
     if version >= microversion.DEVICES:
         held = Counter([each.address for _, plan in plans for each in plan.devices])
@@ -408,7 +420,9 @@ def _cell(host: HostTopology, cell: NUMACell, plans: Iterable[tuple[Any, Plan]])
     }
 
 
-def _claim(row: Mapping[str, Any], plan: Plan, version: Version, *, named: bool) -> Claim:
+def _claim(
+    row: Mapping[str, Any], plan: Plan, parts: Sequence[Mapping[str, Any]], version: Version, *, named: bool
+) -> Claim:
     held = row["cpuset"]
     nobody = None if version >= microversion.MAP else ""
     claim: Claim = {
@@ -429,4 +443,10 @@ def _claim(row: Mapping[str, Any], plan: Plan, version: Version, *, named: bool)
             if share.pages
         }
         claim["devices"] = [device.address for device in plan.devices] if named else []
+    if version >= microversion.POD_MEMBERS:
+        claim["members"] = [_part(each) for each in parts if each["cpuset"]] if named else []
     return claim
+
+
+def _part(row: Mapping[str, Any]) -> Part:
+    return {"container": row["uuid"], "name": row["name"] or "", "cpuset_cpus": row["cpuset"].get("cpuset_cpus", "")}

@@ -49,6 +49,28 @@ def test_members_have_their_own_cpus_of_one_place(cloud, context):
     assert cloud.scheduler.table.host("one").usage.owners == (uuid,)
     audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
     assert audit["findings"] == [] and audit["containers"] == {**dict.fromkeys(audit["containers"], 0), "ok": 3}
+    api = administrator_of(cloud)
+    (claim,) = api.get("/v1/hosts/one/topology").json["claims"]
+    assert (claim["container"], CpuSet(claim["cpuset_cpus"])) == (uuid, whole)
+    assert claim["members"] == [
+        {"container": each["uuid"], "name": each["name"], "cpuset_cpus": str(sets(cloud, each)[0])} for each in members
+    ]
+    assert "members" not in api.at("1.50").get("/v1/hosts/one/topology").json["claims"][0]
+
+
+def test_finding_of_the_audit_names_the_member(cloud, context):
+    _, (first, _) = settled(cloud, submit(cloud, context, member(1.0), member(1.0)), "Running")
+    driver = cloud.drivers["one"]
+    driver.disobey(first["uuid"], cpus="40-41")
+    found = cloud.compute_api.audit(admin_context(), "one", repair=False)["findings"]
+    assert {(each["container"], each["name"]) for each in found} == {(first["uuid"], first["name"])}
+
+
+def test_explanation_of_a_member_is_that_of_its_capsule(cloud, context):
+    api = administrator_of(cloud)
+    _, (only,) = settled(cloud, submit(cloud, context, member(64.0)), "Error")
+    explained = api.get(f"/v1/containers/{only['uuid']}/explain")
+    assert explained.status == 200 and explained.json["details"], explained.body
 
 
 def test_member_is_looked_into_like_a_container_by_its_uuid(cloud, context):

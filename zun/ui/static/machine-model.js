@@ -76,6 +76,7 @@ function readClaims(topology, before) {
             memory: entry.memory_mib || {},
             pages: entry.pages || {},
             devices: entry.devices || [],
+            members: entry.members || [],
         };
     });
     const place = (claim) => [claim.policy === "shared", claim.own[0] ?? Infinity, claim.container || ""];
@@ -329,6 +330,7 @@ export function claimRows(machine, claim) {
         ],
         ["Huge pages", pages.join(", ")],
         ["Devices", claim.devices.join(", ")],
+        ["Containers", claim.members.map((each) => `${each.name} on CPUs ${each.cpuset_cpus}`).join("; ")],
     ].filter(([, text]) => text);
 }
 

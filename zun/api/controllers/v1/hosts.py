@@ -159,7 +159,8 @@ class Hosts:
 
         def shown() -> views.Topology:
             claims = db_containers.claims([name], db_containers.MAP_COLUMNS)
-            return views.topology(db.find(host["uuid"]), claims, call.version, named)
+            parts = db_containers.parts_on(name) if call.version >= microversion.POD_MEMBERS else {}
+            return views.topology(db.find(host["uuid"]), claims, call.version, named, parts)
 
         # The map shows the containers' names, which are not among what a generation is of.
         claims = [

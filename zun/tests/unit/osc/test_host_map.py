@@ -91,6 +91,15 @@ def test_claims_of_others_are_told_without_a_name(nobody):
     assert [line.split("  ")[1] for line in lines if line.startswith(("A ", "B "))] == ["another project"] * 2
 
 
+def test_containers_of_a_capsule_stand_below_its_claim():
+    named = {"pod-web": "0", "pod-log": "1"}
+    parts = [{"container": name, "name": name, "cpuset_cpus": cpu} for name, cpu in named.items()]
+    shown = host(cell(0, "0-1", "0 1"), claims=[claim("c1", "0-1", name="pod", members=parts)])
+    lines = list(host_map.picture(shown, border=host_map.ASCII, width=80))
+    at = next(number for number, line in enumerate(lines) if line.startswith("A  pod (c1)"))
+    assert lines[at + 1 : at + 3] == ["     pod-web  CPUs 0", "     pod-log  CPUs 1"]
+
+
 def test_picture_of_a_busy_host():
     assert "\n".join(host_map.picture(HostMap.from_dict(BUSY))) == "\n".join(
         (
