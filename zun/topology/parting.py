@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from zun.topology import amounts
 from zun.topology.allocator import plan
-from zun.topology.cpuset import NO_CPUS, union
+from zun.topology.cpuset import NO_CPUS, CpuSet, union
 from zun.topology.host_topology import HostTopology
 from zun.topology.placement import CellShare, Plan
 from zun.topology.refusal import Refusal
@@ -52,6 +52,31 @@ def beside(whole: Plan, parts: Sequence[Plan]) -> Plan:
             memory_mib=max(0, share.memory_mib - sum(each.memory_mib for each in taken)),
         )
     return replace(whole, cells=cells)
+
+
+def resized_part(
+    topology: HostTopology, whole: Plan, others: Sequence[Plan], old: Plan, cpus: float, memory: int
+) -> Plan:
+    """Return a part of ``whole`` with other amounts in the place of ``old``. ``others`` are the parts beside it.
+
+    The part keeps its CPUs: fewer are some of them, more are these and some that ``others`` leave, on the cells of
+    ``old`` if these have enough. Raise ValueError if ``others`` leave too little.
+    """
+    rest = beside(whole, others)
+    if not whole.dedicated:
+        return parted(topology, whole, [(cpus, memory)])[0]
+    more = int(cpus) - len(old.cpus)
+    if more <= 0:
+        return parted(topology, _only(rest, old.cpus), [(cpus, memory)])[0]
+    free = rest.cpus - old.cpus
+    near = free & union(topology.cell(node).cpus for node in old.cpu_cells)
+    added = parted(topology, _only(rest, near if len(near) >= more else free), [(more, 0)])[0]
+    return parted(topology, _only(rest, old.cpus | added.cpus), [(cpus, memory)])[0]
+
+
+def _only(whole: Plan, cpus: CpuSet) -> Plan:
+    """Return ``whole`` without its other CPUs."""
+    return replace(whole, cells={node: replace(each, cpus=each.cpus & cpus) for node, each in whole.cells.items()})
 
 
 def _part(topology: HostTopology, usage: Usage, whole: Plan, cpus: float, memory: int) -> Plan:

@@ -6,11 +6,14 @@ Its members join it, each on its part of that claim. Nothing here waits: a step 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.mounts import memory_mib, mounts_of
+from zun.common.naming import named
 from zun.common.probes import Role, is_sidecar, probes_of
 from zun.common.states import ALIVE, Kind, Status
 from zun.compute.container.device_rules import shared_out
@@ -21,10 +24,12 @@ from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import CONTAINERS, INITS, MEMBERS, cpuset_record, held_plan
-from zun.topology import HostTopology, Plan
-from zun.topology.parting import beside, parted
+from zun.topology import CPUPolicy, HostTopology, Plan, amounts
+from zun.topology.parting import beside, parted, resized_part
 
 LOG = logging.getLogger(__name__)
+
+ANEW = "Create the capsule anew with another template, and delete this one."
 
 _RUNS = ALIVE | {Status.RESTARTING}
 
@@ -72,6 +77,49 @@ def _divided(
     parts = parted(topology, whole, [(each.cpu, each.memory) for each in group])
     given = shared_out(plan, group) if before is None else [()] * len(group)
     return [replace(part, devices=devices) for part, devices in zip(parts, given, strict=True)]
+
+
+def resized_member(
+    topology: HostTopology, capsule: Container, group: Sequence[Container], member: Container, cpu: float, memory: int
+) -> Plan:
+    """Return a part of what the capsule holds with other amounts for ``member``, one of ``group``.
+
+    ``group`` are all containers and sidecars in order. Raises Conflict, with what would be possible.
+    """
+    plan, old = held_plan(capsule), held_plan(member)
+    if plan is None or old is None:
+        raise exceptions.Conflict(f"Container {named(member)} holds no resources that could be changed.")
+    if old.pages or member.cpu_policy == CPUPolicy.MIXED:
+        what = "huge pages" if old.pages else "CPUs of its own beside those of the pool"
+        raise exceptions.Conflict(f"Container {named(member)} keeps its size, because it has {what}. {ANEW}")
+    claimed: Mapping[str, Any] = capsule
+    volumes = memory_mib(mounts_of(capsule))
+    if records := (capsule.placement or {}).get(MEMBERS):
+        number = [each.uuid for each in group].index(member.uuid)
+        claimed, plan = next(
+            (record, part) for record, part in zip(records, plan.parts, strict=True) if number in record[CONTAINERS]
+        )
+        group = [group[each] for each in claimed[CONTAINERS]]
+        if volumes:
+            raise exceptions.Conflict(
+                f"Container {named(member)} keeps its size, because containers of its capsule have placements of their "
+                f"own and the capsule has volumes in memory. {ANEW}"
+            )
+    others = [each for each in group if each.uuid != member.uuid]
+    most_cpu = amounts.exact(claimed["cpu"] - sum(each.cpu for each in others))
+    most_memory = claimed["memory"] - volumes - sum(each.memory for each in others)
+    if cpu > most_cpu or memory > most_memory:
+        raise exceptions.Conflict(
+            f"Container {named(member)} can have {amounts.cpus(amounts.text(most_cpu))} and {most_memory} MiB at most: "
+            "what its capsule claims, without what the containers beside it have. Make one of these smaller first, or "
+            "create the capsule anew."
+        )
+    parts = [part for part in map(held_plan, others) if part is not None]
+    try:
+        part = resized_part(topology, plan, parts, old, cpu, memory)
+    except ValueError as exc:  # CPUs of the claim are offline
+        raise exceptions.Conflict(f"Container {named(member)} keeps its size: {exc}.") from exc
+    return replace(part, devices=old.devices)
 
 
 class CapsuleMembers:

@@ -13,6 +13,7 @@ from zun.common.departures import uuid_of_left
 from zun.common.naming import named
 from zun.compute.audit import audit_rules
 from zun.compute.container import move_rules
+from zun.compute.container.capsules import resized_member
 from zun.compute.container.operations import PATIENCE, Operations, row_of
 from zun.compute.container.record import logged, recorded
 from zun.compute.container.resize_rules import Resize
@@ -73,15 +74,44 @@ class Resizer:
         OverQuota when the project may not have it. Raises ContainerBusy when another operation works on it for longer
         than ``patience`` seconds.
         """
-        with self._operations.undisturbed(context, container.uuid, patience) as current:
+        turn = self._operations.undisturbed(context, container.uuid, patience, capsule=container.capsule_uuid)
+        with turn as current:
             if current is None:
                 raise exceptions.ContainerNotFound(container=container.uuid)
             states.check_action("update", current)
+            if current.capsule_uuid is not None:
+                self._update_member(context, current, cpu, memory)
+                return current
             resize = Resize.of(current, cpu, memory, cpu_policy, CpuSet(keep_cpus))
             self._settle(current, resize.old)
             new = self._tracker.resize(current.uuid, resize.request, resize.keep)
             self._carry_out(context, current, resize, new, quota)
             return current
+
+    def _update_member(
+        self, context: RequestContext, member: Container, cpu: float | None, memory: int | None
+    ) -> None:
+        """Change what a container has of its capsule's claim, which stays as it is. No scheduler is asked.
+
+        When a step fails everything is as before.
+        """
+        capsule = Container.get_by_uuid(context, str(member.capsule_uuid))
+        members = Container.list_by_capsule(context, capsule.uuid)
+        group = [each for each in members if each.kind == states.Kind.MEMBER]
+        size = member.cpu, member.memory
+        cpu, memory = size[0] if cpu is None else cpu, size[1] if memory is None else memory
+        new, old = resized_member(self._tracker.topology, capsule, group, member, cpu, memory), held_plan(member)
+        assert old is not None  # else there is no new one
+        try:
+            self._pool.change(member, new, cpu=cpu, memory=memory)
+            self._objects.check(member, new)
+            member.cpu, member.memory, member.cpuset = cpu, memory, cpuset_record(new, self._tracker.topology)
+            member.save()
+        except exceptions.ZunError:
+            with logged("undo the resize of", member.uuid), contextlib.suppress(exceptions.ContainerVanished):
+                self._pool.change(member, old, cpu=size[0], memory=size[1], back=True)
+            raise
+        LOG.info("Container %s runs on CPUs %s with %s MiB of its capsule's", member.uuid, new.cpus, memory)
 
     def _carry_out(
         self,

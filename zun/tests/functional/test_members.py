@@ -20,6 +20,7 @@ from zun.tests.functional.capsules import member, settled, submit
 from zun.tests.functional.cloud import cloud_of, machine
 from zun.tests.functional.over_api import OPTIONS, administrator_of
 from zun.tests.host_in_memory import look_now
+from zun.topology import CpuSet
 
 IGNORES_TERM = ["sh", "-c", "trap '' TERM; sleep 1000"]
 HOUR = 3600
@@ -309,9 +310,13 @@ def test_crashing_member_is_shown_as_it_is(cloud, context, driver):
     ("verb", "path", "said"),
     [
         ("DELETE", "", "capsule delete"),
-        ("PATCH", "?cpu=1", "Create the capsule anew"),
+        ("PATCH", "?name=other", "Only its cpu and memory"),
+        ("PATCH", "?cpu=1&auto_heal=true", "Only its cpu and memory"),
+        ("PATCH", "?cpu_policy=shared", "Only its cpu and memory"),
+        ("PATCH", "?cpu=2", "can have 1 CPU and 64 MiB at most"),
+        ("PATCH", "?memory=65", "can have 1 CPU and 64 MiB at most"),
         ("POST", "/rebuild", "Create the capsule anew"),
-        ("POST", "/resize_container?cpu=1", "Create the capsule anew"),
+        ("POST", "/resize_container?cpu_policy=shared", "Only its cpu and memory"),
         ("POST", "/network_attach?network=default", "were chosen when"),
         ("POST", "/network_detach?network=default", "were chosen when"),
     ],
@@ -321,7 +326,7 @@ def test_what_only_the_capsule_has_is_refused_with_what_to_do(api, cloud, contex
     before = db.get(only)
     reply = api.send(verb, f"/v1/containers/{only}{path}")
     assert reply.refusal == (409, "conflict"), reply.body
-    assert uuid in reply.error["detail"] and said in reply.error["detail"]
+    assert said in reply.error["detail"] and (uuid in reply.error["detail"] or "cpu=" in path or "memory=" in path)
     assert db.get(only) == before
 
 
@@ -372,3 +377,80 @@ def test_hosts_of_the_release_before_are_not_asked(api, cloud, context, monkeypa
     monkeypatch.setattr(cloud.compute_api, "can_act", lambda action, *, member=False: not member)
     reply = api.post(f"/v1/containers/{only}/stop")
     assert reply.refusal == (409, "conflict") and "upgrade_levels" in reply.error["detail"]
+
+
+def sizes(cloud, uuids):
+    """What the rows say of the containers, and what the runtime has of each: CPUs, MiB and cpuset_cpus."""
+    found = []
+    for uuid in uuids:
+        row, made = db.get(uuid), cloud.drivers["one"].runtime.objects[uuid]
+        assert row["cpuset"]["cpuset_cpus"] == made.cpuset_cpus and made.memory == row["memory"]
+        found.append((row["cpu"], row["memory"], CpuSet(made.cpuset_cpus)))
+    return found
+
+
+def resize(api, uuid, **size):
+    query = "&".join(f"{name}={value}" for name, value in size.items())
+    return api.patch(f"/v1/containers/{uuid}?{query}")
+
+
+def test_dedicated_containers_share_out_the_claim_anew(api, cloud, context):
+    """No scheduler is asked, nobody else notices, and a container keeps its CPUs as far as it can."""
+    uuid, (one, two) = capsule(cloud, context, member(3.0, 96), member(1.0, 32))
+    claim, generation = db.get(uuid)["cpuset"], cloud.agents["one"].tracker.generation
+    (_, _, before), (_, _, other) = sizes(cloud, [one, two])
+    reply = resize(api, two, cpu=2)
+    assert reply.status == 409 and "can have 1 CPU and 32 MiB at most" in reply.error["detail"]
+    assert resize(api, one, cpu=2, memory=64).json["cpu"] == 2
+    assert resize(api, two, cpu=2, memory=64).json["memory"] == "64"
+    (first, second) = sizes(cloud, [one, two])
+    assert (first[:2], second[:2]) == ((2.0, 64), (2.0, 64))
+    assert first[2] < before and other < second[2] and not first[2] & second[2]
+    assert first[2] | second[2] == CpuSet(claim["cpuset_cpus"])
+    assert (db.get(uuid)["cpuset"], cloud.agents["one"].tracker.generation) == (claim, generation)
+    assert db.get(uuid)["cpu"] == 4.0
+    audit = cloud.compute_api.audit(admin_context(), "one", repair=False)
+    assert audit["findings"] == []
+
+
+def test_shared_containers_share_out_the_claim_anew(api, cloud, context):
+    _, (one, two) = capsule(cloud, context, member(1.5, 96, policy="shared"), member(0.5, policy="shared"),
+                            policy="shared")  # fmt: skip
+    assert resize(api, two, cpu=0.6).status == 409
+    assert resize(api, one, cpu=1, memory=32).status == 200
+    assert resize(api, two, cpu=1, memory=128).status == 200
+    assert [each[:2] for each in sizes(cloud, [one, two])] == [(1.0, 32), (1.0, 128)]
+    assert cloud.drivers["one"].runtime.objects[two].cpu == 1.0
+
+
+def test_failed_resize_of_a_member_leaves_everything(api, cloud, context, driver):
+    _, (one, two) = capsule(cloud, context, member(2.0), member(1.0))
+    before = sizes(cloud, [one, two])
+    driver.fail("update", exceptions.DockerError(error="no"))
+    assert resize(api, one, cpu=1).status == 500
+    assert sizes(cloud, [one, two]) == before
+
+
+def test_resize_of_a_member_is_an_action_too(api, cloud, context):
+    _, (one, two) = capsule(cloud, context, member(2.0), member(1.0))
+    ask(api, one, "resize_container?cpu=1")
+    assert outcome(api, one, "resize_container")[0] is None
+    ask(api, two, "resize_container?cpu=3")
+    assert outcome(api, two, "resize_container") == ("Error", [("compute__do_container_resize", "Error")])
+    assert [each[0] for each in sizes(cloud, [one, two])] == [1.0, 1.0]
+
+
+def test_members_that_differ_are_resized_within_their_part(api, cloud, context):
+    box = {"image": "demo", "resources": {"requests": {"cpu": 1, "memory": 64}}}
+    own = {**box, "resources": {"requests": {"cpu": 2, "memory": 64}}, "placement": {"cpu_policy": "dedicated"}}
+    spec = {"containers": [own, box, box]}
+    template = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": spec}
+    uuid = api.post("/v1/capsules", {"template": template}).json["uuid"]
+    _, rows = settled(cloud, uuid, "Running")
+    dedicated, one, two = (each["uuid"] for each in rows)
+    assert resize(api, one, cpu=0.5).status == 200 and resize(api, two, cpu=1.5).status == 200
+    reply = resize(api, dedicated, cpu=3)
+    assert reply.status == 409 and "can have 2 CPUs and 64 MiB at most" in reply.error["detail"]
+    assert resize(api, dedicated, cpu=1).status == 200
+    assert resize(api, two, cpu=2).status == 409  # what a dedicated one leaves is no part of the pool
+    assert [each[0] for each in sizes(cloud, [dedicated])] == [1.0]

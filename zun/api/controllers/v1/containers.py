@@ -204,7 +204,7 @@ class Containers:
         given = self._update_schema(call.arguments)
         container = one_container.found(call)
         call.access.require("container:update", container)
-        one_container.check_member(container, "update", allowed=False, compute=self._compute)
+        one_container.check_member(container, "update", allowed=True, compute=self._compute)
         states.check_action("update", container)
         size = one_container.new_size(container, given, call, self._settings)
         if size:

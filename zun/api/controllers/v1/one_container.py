@@ -40,7 +40,7 @@ _BY_CAPSULE = {
     "move": "A capsule stays on its host. Create it anew where it is to run, and delete this one.",
 }
 _ANEW = "Create the capsule anew with another template, and delete this one."
-_ONCE = frozenset({"start", "reboot"})
+_ONCE = frozenset({"start", "reboot", "update", "resize_container"})
 _READS = frozenset({*db_actions.ACCESSES, "execute_resize", "resize", "explain", "network_list"})
 
 UNREACHABLE = "The scheduler could not be reached. Delete it and try again."
@@ -172,6 +172,8 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
 
     Null in the request changes nothing. Raises Conflict for a change of devices.
     """
+    if container.capsule_uuid is not None:
+        return _new_size_of_member(container, given)
     names = ("cpu", "memory", "cpu_policy", "keep_cpus")
     size = {name: given[name] for name in names if given.get(name) is not None}
     for name, since in schemas.UPDATE_SINCE.items():
@@ -189,6 +191,22 @@ def new_size(container: Container, given: Given, call: Call, settings: Settings)
         # The host checks again when it writes: this spares it the work, and tells those who do not wait for it.
         growth = {name: float(size[name] - container[name]) for name in size.keys() & {"cpu", "memory"}}
         db_quotas.check(container.project_id, growth, settings.quota)
+    return size
+
+
+def _new_size_of_member(container: Container, given: Given) -> dict[str, Any]:
+    """Return the changed ``cpu`` and ``memory`` of a container of a capsule. Raises Conflict for any other change.
+
+    The quota counts what the capsule claims, which stays.
+    """
+    size = {name: value for name, value in given.items() if value is not None}
+    if others := sorted(size.keys() - {"cpu", "memory"}):
+        raise exceptions.Conflict(
+            f"{others[0]}: container {named(container)} belongs to capsule {container.capsule_uuid}. Only its cpu and "
+            f"memory can be changed, within what the capsule claims. {_ANEW}"
+        )
+    if size:
+        numa.check_resized(container, **size)
     return size
 
 

@@ -102,7 +102,13 @@ class SubActions:
             Action("POST", "move", schemas.MOVE, self._move, waits=True, since=microversion.MOVES),
             Action("POST", "rename", schemas.RENAME, self._rename, views.Container, 200, any_status=True, until=v1(13)),
             Action(
-                "POST", "resize_container", self._update_schema, self._resize_container, views.Container, since=v1(19)
+                "POST",
+                "resize_container",
+                self._update_schema,
+                self._resize_container,
+                views.Container,
+                members=True,
+                since=v1(19),
             ),
             Action("POST", "execute", schemas.EXECUTE, self._execute, views.Executed, 200, waits=True, members=True),
             Action(

@@ -13,7 +13,7 @@ from zun.tests.unit.common.proof import proof
 from zun.tests.unit.topology.build import smt_host, used
 from zun.tests.unit.topology.hosts import random_topology
 from zun.topology import CellShare, CpuSet, PlacementRequest, Plan, Usage, plan
-from zun.topology.parting import parted
+from zun.topology.parting import parted, resized_part
 
 SMT = smt_host(2, 4)  # cells of four cores with two threads: 0-7 and 8-15, siblings side by side; 1000 MiB
 
@@ -101,3 +101,35 @@ def test_parts_never_overlap_and_never_leave_the_whole(rng):
     assert parted(topology, whole, shares) == parts
     if len(whole.cells) == 1:
         assert all(part.mems == whole.mems for part in parts)
+
+
+@pytest.mark.parametrize(("cpus", "free", "size", "expected"), [
+    pytest.param("0-3", "", (2, 100), "0-1", id="fewer-are-some-of-them"),
+    pytest.param("0-1", "2-3,8", (3, 100), "0-2", id="more-are-these-and-others-of-the-cell"),
+    pytest.param("0-1", "8-9", (4, 100), "0-1,8-9", id="of-other-cells-if-need-be"),
+    pytest.param("0,2", "1,3", (3, 100), "0-2", id="not-better-ones-instead"),
+    pytest.param("0-1", "", (2, 300), "0-1", id="more-memory"),
+])
+def test_resized_part_keeps_its_cpus(cpus, free, size, expected):
+    cells = {node: CellShare(CpuSet(f"{cpus},{free},4-5".replace(",,", ",")) & SMT.cell(node).cpus, 500)
+             for node in (0, 1)}
+    whole = Plan({node: share for node, share in cells.items() if share.cpus})
+    old, other = Plan({0: CellShare(CpuSet(cpus), 100)}), Plan({0: CellShare(CpuSet("4-5"), 100)})
+    found = resized_part(SMT, whole, [other], old, *size)
+    assert (str(found.cpus), found.memory_mib) == (expected, size[1])
+
+
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=4), st.integers(0, 3), st.integers(1, 6))
+def test_resized_part_never_takes_of_others(sizes, number, size):
+    number %= len(sizes)
+    whole = plan(SMT, Usage(), PlacementRequest(sum(sizes) + 1, 500, numa_affinity="prefer"))
+    parts = list(parted(SMT, whole, [(each, 100) for each in sizes]))
+    old = parts.pop(number)
+    if size > sizes[number] + 1:
+        with pytest.raises(ValueError, match="not left"):
+            resized_part(SMT, whole, parts, old, size, 100)
+        return
+    found = resized_part(SMT, whole, parts, old, size, 100)
+    assert len(found.cpus) == size and found.cpus <= whole.cpus
+    assert not any(found.cpus & each.cpus for each in parts)
+    assert found.cpus <= old.cpus or old.cpus <= found.cpus
