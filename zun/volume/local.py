@@ -18,15 +18,30 @@ from zun.volume.filesystems import DATA, add_data, mounted, run
 from zun.volume.places import clear, failed, there
 
 
-class LocalDriver:
-    """Keep each file system below ``root``, a folder that only this agent uses. Needs root, mkfs.ext4, loop devices."""
+class HostDriver:
+    """Mount each file system of a container at ``fs`` in a folder below ``root``, which only this agent uses."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def remove(self, owner: str, number: int, mount: Mount) -> None:
+        place = self._place(owner, number)
+        target = place / "fs"
+        with translated(mount, place):
+            if mounted(target):
+                run("umount", str(target))
+        clear(place, mount)
+
+    def _place(self, owner: str, number: int) -> Path:
+        return self._root / owner / str(number)
+
+
+class LocalDriver(HostDriver):
+    """File systems on the disk. Needs root, mkfs.ext4 and loop devices."""
+
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         place = self._place(owner, number)
-        with _translated(mount, place):
+        with translated(mount, place):
             if not self._has_image(place, needed=again):
                 self._make_image(place, (mount.size_mib or 0) * MIB)
             self._mount(place)
@@ -35,20 +50,9 @@ class LocalDriver:
 
     def restore(self, owner: str, number: int, mount: Mount) -> None:
         place = self._place(owner, number)
-        with _translated(mount, place):
+        with translated(mount, place):
             self._has_image(place, needed=True)
             self._mount(place)
-
-    def remove(self, owner: str, number: int, mount: Mount) -> None:
-        place = self._place(owner, number)
-        target = place / "fs"
-        with _translated(mount, place):
-            if mounted(target):
-                run("umount", str(target))
-        clear(place, mount)
-
-    def _place(self, owner: str, number: int) -> Path:
-        return self._root / owner / str(number)
 
     @staticmethod
     def _has_image(place: Path, *, needed: bool) -> bool:
@@ -80,7 +84,7 @@ class LocalDriver:
 
 
 @contextlib.contextmanager
-def _translated(mount: Mount, place: Path) -> Iterator[None]:
+def translated(mount: Mount, place: Path) -> Iterator[None]:
     """Raise a VolumeError of the mount for an error of the disk or of a command."""
     try:
         yield

@@ -8,20 +8,14 @@ The containers get a folder *inside* the tmpfs. If the tmpfs is not mounted, the
 refuses to start the container. Otherwise the container would write to the host's disk without a limit.
 """
 
-from pathlib import Path
-
-from zun.common import exceptions
 from zun.common.mounts import Mount
 from zun.container.driver.lifecycle import RuntimeMount
 from zun.volume.filesystems import DATA, add_data, mounted, run
-from zun.volume.places import clear, failed
+from zun.volume.local import HostDriver, translated
 
 
-class MemoryDriver:
-    """Mount each tmpfs below ``root``, a folder that only this agent uses. Needs root."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
+class MemoryDriver(HostDriver):
+    """File systems in memory. Needs root."""
 
     def prepare(self, owner: str, project_id: str, number: int, mount: Mount, *, again: bool = False) -> RuntimeMount:
         """Mount the tmpfs. Its data does not outlive a restart of the host, so ``again`` changes nothing."""
@@ -31,7 +25,7 @@ class MemoryDriver:
     def restore(self, owner: str, number: int, mount: Mount) -> None:
         place = self._place(owner, number)
         target = place / "fs"
-        try:
+        with translated(mount, place):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._root.chmod(0o700)
             target.mkdir(mode=0o700, exist_ok=True)
@@ -39,18 +33,3 @@ class MemoryDriver:
                 options = f"size={mount.size_mib}m,mode=0700,nodev,nosuid"
                 run("mount", "-t", "tmpfs", "-o", options, "zun", str(target))
             add_data(target)
-        except (OSError, exceptions.VolumeError) as exc:
-            raise failed(mount, place, str(exc)) from exc
-
-    def remove(self, owner: str, number: int, mount: Mount) -> None:
-        place = self._place(owner, number)
-        target = place / "fs"
-        try:
-            if mounted(target):
-                run("umount", str(target))
-        except (OSError, exceptions.VolumeError) as exc:
-            raise failed(mount, place, str(exc)) from exc
-        clear(place, mount)
-
-    def _place(self, owner: str, number: int) -> Path:
-        return self._root / owner / str(number)
