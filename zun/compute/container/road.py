@@ -5,10 +5,11 @@ A message, an event of the runtime, the start of the service and the periodic co
 into the queue, and nothing else. ``step`` decides; this performs.
 """
 
+import contextlib
 import datetime
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,6 +83,7 @@ class Road:
         self._proposals: dict[str, tuple[RequestContext, Callable[[], bool]]] = {}
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
+        self._ending: set[str] = set()  # a step of each waits for its processes now
         self._followers: dict[str, set[str]] = {}  # container -> those whose moves wait for its move
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
@@ -329,19 +331,32 @@ class Road:
             self._performs[step.do](context, row, step)
             return
         turn = row.capsule_uuid or uuid
-        with self._queue.waiting(key_of(turn)):
+        with self._ends(uuid), self._queue.waiting(key_of(turn)):
             others = [each for each in self._family(context, turn) if each != uuid]
             if len(case.wanted) > 1 or any(self._wanted(context, each) for each in others):
                 self._queue.put(key_of(turn))  # what is wanted already may end the step sooner
             self._performs[step.do](context, row, step)
 
+    @contextlib.contextmanager
+    def _ends(self, uuid: str) -> Iterator[None]:
+        with self._lock:
+            self._ending.add(uuid)
+        try:
+            yield
+        finally:
+            self._forget(uuid, self._ending)
+
     def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
-        """End the processes of what is to be deleted: of a capsule those of members whose stop is wanted."""
+        """End the processes of what is to be deleted: of a capsule those of members that are stopped, or are to be."""
         ending = [container]
         if container.kind == Kind.CAPSULE:
             members = Container.list_by_capsule(context, container.uuid)
+            with self._lock:
+                now = {*self._ending}
             ending = [
-                each for each in members if any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
+                each
+                for each in members
+                if each.uuid in now or any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
             ]
         for each in ending:
             self._lifecycle.hasten_delete(each, step.arguments.get("stop_timeout"))

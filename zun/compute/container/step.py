@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
 
+from zun.common.probes import GRACE
 from zun.common.states import ALLOWED, RUNS, TRANSITIONAL, Kind, Status, TaskState, awaits_reboot
 from zun.compute.container.observed import never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
@@ -89,7 +90,7 @@ _WAYS = {
 }
 """Each action that a host knows. Any other one, of a later release, ends in an error."""
 
-WAITS = frozenset({Do.STOP, Do.REBOOT, Do.LEAVE})
+WAITS = frozenset({Do.STOP, Do.REBOOT, Do.LEAVE, Do.RENEW, Do.DISMISS})
 """Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
 LOOKS = frozenset({Do.COMPARE, Do.END, Do.REFUSE})
 """Steps that are quick, for threads that look."""
@@ -160,7 +161,7 @@ class Step:
     action: Wanted | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     """For COMPARE: the columns of the row that differ from the runtime, with the values of the runtime. For RENEW: the
-    ``reason``.
+    ``reason``. For RENEW and DISMISS: the ``seconds`` that the processes have to end, None for those of the runtime.
     """
 
     @property
@@ -170,7 +171,7 @@ class Step:
     @property
     def long(self) -> bool:
         """Whether the step may wait for hours."""
-        waits = self.arguments.get("stop_timeout" if self.do is Do.DELETE else "timeout")
+        waits = self.arguments.get("stop_timeout" if self.do is Do.DELETE else "timeout", self.values.get("seconds"))
         return self.do in WAITS | {Do.DELETE} and (waits or 0) > LONG_SECONDS
 
 
@@ -316,12 +317,13 @@ RULES = (
     Rule(
         "it belongs to a capsule, and its start-up or liveness probe has failed",
         lambda case, row: _failed_probe(case),
-        lambda case, row: Step(Do.RENEW, values={"reason": _failed_probe(case)}),
+        lambda case, row: Step(Do.RENEW, values={"reason": _failed_probe(case), "seconds": row["request"].get(GRACE)}),
         Do.RENEW,
     ),
     Rule(
         "it is a sidecar, runs, and the containers that it serves have ended",
         lambda case, row: case.over and row["status"] in RUNS,
+        lambda case, row: Step(Do.DISMISS, values={"seconds": row["request"].get(GRACE)}),
         Do.DISMISS,
     ),
     Rule(

@@ -205,6 +205,27 @@ def test_deletion_of_the_capsule_does_not_wait_for_a_stop(api, cloud, context, d
     assert driver.list() == {} and db_capsules.members([uuid])[uuid] == []
 
 
+@pytest.mark.parametrize("policy", ["always", "no"])
+@pytest.mark.parametrize("then", ["kill", "delete"])
+def test_nobody_waits_for_the_grace_period_after_a_failed_probe(api, cloud, context, driver, policy, then):
+    probe = {"tcpSocket": {"port": 80}, "periodSeconds": 0.02, "timeoutSeconds": 5, "failureThreshold": 1}
+    request = {"run": True, "grace": HOUR, "probes": {"liveness": probe}}
+    restart = {"restart_policy": {"Name": policy, "MaximumRetryCount": "0"}}
+    uuid, (stubborn, _) = capsule(
+        cloud, context, member(1.0, command=IGNORES_TERM, request=request, **restart), member(1.0)
+    )
+    wait_for(lambda: db.get(stubborn)["task_state"] is not None)
+    pid = driver.runtime.objects[stubborn].pid
+    if then == "kill":
+        ask(api, stubborn, "kill")
+        assert outcome(api, stubborn, "kill") == well("kill")
+        wait_for(lambda: driver.runtime.objects[stubborn].pid != pid)
+    row = Container.from_row(context, db.get(uuid))
+    assert api.delete(f"/v1/capsules/{uuid}").status == 204
+    cloud.gone(row)
+    assert driver.list() == {}
+
+
 def test_members_of_one_capsule_do_not_wait_for_another(api, cloud, context):
     _, (stubborn,) = capsule(cloud, context, member(1.0, command=IGNORES_TERM))
     _, (other,) = capsule(cloud, context, member(1.0))
