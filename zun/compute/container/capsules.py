@@ -164,6 +164,11 @@ class CapsuleMembers:
         state = self._prober.seen(sidecar, self._driver.show(sidecar))
         return state is not None and state.health is not None and state.health.started
 
+    def forget(self, context: RequestContext, capsule: Container) -> None:
+        """Ask no probes of a capsule that is deleted: processes that are told to end need not answer."""
+        for member in Container.list_by_capsule(context, capsule.uuid):
+            self._prober.forget(member.uuid)
+
     def serves_nobody(self, context: RequestContext, member: Container) -> bool:
         """Return whether ``member`` is a sidecar of containers that have all ended, and are not started again."""
         if not is_sidecar(member):

@@ -107,6 +107,11 @@ class Prober:
             self._put(watch)
         return replace(state, health=watch.health)
 
+    def forget(self, uuid: str) -> None:
+        """Ask nothing more of a container that is deleted."""
+        with self._changed:
+            self._watches.pop(uuid, None)
+
     def _put(self, watch: _Watch) -> None:
         """Give the probes that are asked now, and have no time yet, their first time. The caller has the lock."""
         for role in watch.asked - watch.waiting:

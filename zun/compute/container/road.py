@@ -87,10 +87,7 @@ class Road:
         self._followers: dict[str, set[str]] = {}  # container -> those whose moves wait for its move
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
-            # What was accepted is deleted, whatever the runtime says, if nothing says how.
-            Do.DELETE: lambda context, each, step: lifecycle.delete(
-                context, each, **(step.arguments or {"force": True})
-            ),
+            Do.DELETE: self._delete,
             Do.REBUILD: lambda context, each, step: lifecycle.rebuild(context, each),
             Do.REBOOT: lambda context, each, step: lifecycle.reboot(context, each, **step.arguments),
             Do.START: lambda context, each, step: lifecycle.start(context, each),
@@ -336,6 +333,12 @@ class Road:
             if len(case.wanted) > 1 or any(self._wanted(context, each) for each in others):
                 self._queue.put(key_of(turn))  # what is wanted already may end the step sooner
             self._performs[step.do](context, row, step)
+
+    def _delete(self, context: RequestContext, container: Container, step: Step) -> None:
+        """Delete it. What was accepted is deleted, whatever the runtime says, if nothing says how."""
+        if container.kind == Kind.CAPSULE:
+            self._members.forget(context, container)
+        self._lifecycle.delete(context, container, **(step.arguments or {"force": True}))
 
     @contextlib.contextmanager
     def _ends(self, uuid: str) -> Iterator[None]:

@@ -6,6 +6,7 @@ from oslo_utils import uuidutils
 
 from zun.common.probes import GRACE, PROBES, SIDECAR
 from zun.common.states import Kind
+from zun.compute.container.capsules import CapsuleMembers
 from zun.db import capsules as db_capsules
 from zun.db import containers as db
 from zun.objects import Container
@@ -13,6 +14,7 @@ from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import member, settled
 from zun.tests.functional.cloud import cloud_of, machine
 from zun.tests.functional.over_api import OPTIONS, administrator_of
+from zun.tests.host_in_memory import look_now
 from zun.topology import CpuSet
 
 cloud = cloud_of({"one": machine()}, compute__sync_container_state_interval=3600, **OPTIONS)
@@ -173,3 +175,35 @@ def test_a_deletion_stops_containers_together_and_sidecars_last(cloud, context):
     assert [each for each, _ in order[2:]] == [late, early]
     assert all(count == 5 for _, count in order)  # nothing was removed before all were stopped
 
+
+
+def test_no_probe_is_asked_of_a_deleted_capsule(cloud, context):
+    """Not while its containers have time to end, and not after."""
+    driver, prober, during = cloud.drivers["one"], cloud.agents["one"].parts.prober, []
+    graceful = {"run": True, GRACE: 1, PROBES: {"readiness": {"tcpSocket": {"port": 80}, **OFTEN}}}
+    uuid = in_order(cloud, context, member(1.0, request=graceful), request={"run": True, GRACE: 1})
+    settled(cloud, uuid, "Running")
+    wait_for(lambda: prober._watches)
+    driver.before("stop", lambda container: during.append(dict(prober._watches)))
+    assert administrator_of(cloud).delete(f"/v1/capsules/{uuid}?all_projects=true").status == 204
+    wait_for(lambda: db_capsules.members([uuid])[uuid] == [])
+    assert during == [{}] and not prober._watches
+
+
+def test_no_probe_is_asked_after_a_deletion_during_the_creation(cloud, context, monkeypatch):
+    """The look that goes on with the creation also deletes."""
+    driver, parts = cloud.drivers["one"], cloud.agents["one"].parts
+    probes = {"startup": {"tcpSocket": {"port": 80}, "failureThreshold": 100000, **OFTEN}}
+    uuid = in_order(cloud, context, sidecar(1.0, probes=probes), member(1.0))
+    wait_for(lambda: parts.prober._watches)
+    advance, api = CapsuleMembers.advance, administrator_of(cloud)
+
+    def delete_meanwhile(*args):
+        monkeypatch.undo()
+        assert api.delete(f"/v1/capsules/{uuid}?all_projects=true").status == 204
+        return advance(*args)
+
+    monkeypatch.setattr(CapsuleMembers, "advance", delete_meanwhile)
+    look_now(parts, uuid)
+    wait_for(lambda: db_capsules.members([uuid])[uuid] == [] and not driver.list())
+    assert not parts.prober._watches
