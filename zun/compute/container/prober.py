@@ -185,7 +185,14 @@ def _begun(container: Container, state: RuntimeState, probes: dict[Role, Probe])
 
 def failure_of(driver: ContainerDriver, container: Container, probe: Probe) -> str | None:
     """Ask once. Return why the probe fails, or None if it succeeds. Raises Unavailable if the engine does not answer.
+
+    The container may have chosen the text: only its printable characters are kept. No row can hold a NUL.
     """
+    failure = _asked_once(driver, container, probe)
+    return failure and "".join(each if each.isprintable() else " " for each in failure).strip()
+
+
+def _asked_once(driver: ContainerDriver, container: Container, probe: Probe) -> str | None:
     late = f"no answer within {probe.timeout} s"
     try:
         match probe.test:

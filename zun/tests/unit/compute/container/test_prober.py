@@ -65,7 +65,8 @@ def health(prober, driver, container):
         ({"httpGet": {"port": 80}}, b"HTTP/1.1 302 Found\r\nLocation: http://a.example/\r\n\r\n", None),
         ({"httpGet": {"port": 80}}, b"HTTP/1.0 503 Service Unavailable\r\n\r\n", "503 Service Unavailable"),
         ({"httpGet": {"port": 80}}, b"HTTP/1.1 199 Odd\r\n\r\n", "199 Odd"),
-        ({"httpGet": {"port": 80}}, b"SSH-2.0-dropbear\r\n", "SSH-2.0-dropbear\r\n"),
+        ({"httpGet": {"port": 80}}, b"SSH-2.0-dropbear\r\n", "SSH-2.0-dropbear"),
+        ({"httpGet": {"port": 80}}, b"HTTP/1.1 500 Oh\0\x1b[31m\r\n\r\n", "500 Oh  [31m"),
         ({"httpGet": {"port": 80}}, b"", "Remote end closed connection without response"),
         ({"httpGet": {"port": 80}}, None, "Connection refused"),
     ],
@@ -76,6 +77,7 @@ def test_one_question(driver, asked, answer, failure):
         driver.answer(container.uuid, 80, answer)
     found = failure_of(driver, container, Probe.of(Role.LIVENESS, {**asked, "timeoutSeconds": 5}))
     assert (found is None) is (failure is None) and (failure or "") in (found or "")
+    assert (found or "").isprintable()
 
 
 def test_a_server_that_answers_too_slowly_fails_in_time(driver):
