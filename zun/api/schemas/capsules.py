@@ -28,7 +28,7 @@ _PROBE = {
     "type": ["object", "null"],
     "properties": {
         "exec": {
-            "type": "object",
+            "type": ["object", "null"],
             "properties": {
                 "command": {
                     "type": "array",
@@ -41,13 +41,13 @@ _PROBE = {
             "additionalProperties": False,
         },
         "httpGet": {
-            "type": "object",
+            "type": ["object", "null"],
             "properties": {
                 "path": {"type": ["string", "null"], "maxLength": limits.COLUMN, "pattern": r"^[!-~]*\Z",
                          "description": "a path of ASCII characters without spaces"},
                 "port": _PORT_NUMBER,
                 "host": _HOST,
-                "scheme": {"enum": ["HTTP", "HTTPS"]},
+                "scheme": {"enum": ["HTTP", "HTTPS", None]},
                 "httpHeaders": {
                     "type": ["array", "null"],
                     "maxItems": 16,
@@ -68,7 +68,7 @@ _PROBE = {
             "additionalProperties": False,
         },
         "tcpSocket": {
-            "type": "object",
+            "type": ["object", "null"],
             "properties": {"port": _PORT_NUMBER, "host": _HOST},
             "required": ["port"],
             "additionalProperties": False,
@@ -145,7 +145,7 @@ _CONTAINER = {
         "tty": scalars.B3.schema,
         "devices": devices.FIELDS["devices"].schema,
         "placement": {"type": ["object", "null"], "maxProperties": limits.PARTS},
-        "restartPolicy": _RESTART_POLICY,
+        "restartPolicy": {"enum": [*RESTART_POLICIES, None]},
         **dict.fromkeys(probes.MEMBERS, _PROBE),
     },
     "required": ["image"],
@@ -172,7 +172,7 @@ _VOLUME = {
         },
         "emptyDir": {
             "type": ["object", "null"],
-            "properties": {"medium": {"enum": ["", "Memory"]}, "sizeLimit": scalars.SIZE.schema},
+            "properties": {"medium": {"enum": ["", "Memory", None]}, "sizeLimit": scalars.SIZE.schema},
             "additionalProperties": False,
         },
         "volume": {

@@ -14,6 +14,7 @@ import yaml
 from zun.api import app, creation
 from zun.common import exceptions
 from zun.common.context import admin_context
+from zun.common.probes import Connection, Page, Probe, Role, probes_of
 from zun.db import capsules as db
 from zun.db import containers as db_containers
 from zun.db import session, volumes
@@ -396,6 +397,28 @@ def test_a_bad_template_is_named_and_makes_nothing(api, scheduler, body, word):
     assert reply.status == 400 and reply.refusal[1] in ("schema-validation-error", "invalid-value"), reply.json
     assert word in reply.error["detail"]
     assert rows() == [] and scheduler.sent == []
+
+
+def test_null_is_as_if_it_were_left_out(api):
+    """Programs write manifests with every member."""
+    probe = dict.fromkeys(
+        ("exec", "initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold")
+    )
+    probe["httpGet"] = {"port": 80, **dict.fromkeys(("path", "host", "scheme", "httpHeaders"))}
+    container = {
+        "image": "demo", "livenessProbe": probe, "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        **dict.fromkeys(("name", "restartPolicy", "startupProbe", "readinessProbe", "placement", "devices")),
+    }  # fmt: skip
+    body = spec(
+        container,
+        volumes=[{"name": "data", "emptyDir": {"medium": None, "sizeLimit": "64M"}}],
+        **dict.fromkeys(("initContainers", "terminationGracePeriodSeconds", "placement")),
+    )
+    reply = api.at("1.51").post(PATH, body)
+    assert reply.status == 202, reply.error
+    (row,) = rows()
+    (member,) = db.members([row["uuid"]])[row["uuid"]]
+    assert probes_of(member["request"]) == {Role.LIVENESS: Probe(Page(Connection(80)))}
 
 
 def test_a_name_is_not_needed_and_not_unique(api):
