@@ -164,7 +164,10 @@ class _Project:
         for name, (ours, lowest, highest) in _PERIODS.items():
             if given.get(name) is not None:
                 made[ours] = max(lowest, min(seconds(given[name], f"{path}.{name}"), highest))
-        return {**made, "failureThreshold": int(given["retries"])} if given.get("retries") else made
+        retries = given.get("retries")
+        if retries and not str(retries).isdecimal():
+            raise ValueError(f"{path}.retries: {retries!r} is not a whole number")
+        return {**made, "failureThreshold": int(retries)} if retries else made
 
     def real_name(self, name: str) -> str:
         return str((self._volumes.get(name) or {}).get("name") or name)
@@ -177,7 +180,7 @@ class _Project:
         if given.get("cpuset"):
             raise ValueError(f"{path}.cpuset: {_CPUSET}")
         self.lost.others(given, f"{path}.", _KEPT)
-        restart = str(given.get("restart", "no")).partition(":")[0]
+        restart = str(given.get("restart") or "no").partition(":")[0]  # YAML reads a bare no as false
         if restart not in _RESTARTS:
             raise ValueError(f"{path}.restart: {restart!r} is none of {', '.join(_RESTARTS)}")
         made: dict[str, Any] = {"image": given["image"], "restartPolicy": _RESTARTS[restart]}
@@ -187,7 +190,7 @@ class _Project:
             made["name"] = name
         for ours, theirs in (("command", "entrypoint"), ("args", "command")):
             if words := given.get(theirs):
-                made[ours] = shlex.split(words) if isinstance(words, str) else list(words)
+                made[ours] = _words(words, f"{path}.{theirs}") if isinstance(words, str) else list(words)
         if environment := dict(self.variables(given.get("environment") or (), f"{path}.environment")):
             made["env"] = environment
         if given.get("working_dir"):
@@ -251,7 +254,7 @@ class _Project:
         if cpus:
             try:
                 amount = Fraction(str(cpus))
-            except ValueError:
+            except (ValueError, ZeroDivisionError):
                 raise ValueError(f"{path}: cpus must be a number, got {cpus!r}") from None
             made["cpu"] = translation.cpus(amount)
         memory = given.get("mem_limit") or limits.get("memory") or reserved.get("memory")
@@ -294,6 +297,13 @@ def _numbers(target: Any, protocol: str, path: str) -> Iterator[dict[str, Any]]:
         raise ValueError(f"{path}: {target!r} is no port")
     for port in range(int(first), int(last or first) + 1):
         yield {"containerPort": port, "protocol": protocol.upper()}
+
+
+def _words(text: str, path: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise ValueError(f"{path}: {str(exc)[:1].lower()}{str(exc)[1:]} in {text!r}") from None
 
 
 def _pair(text: str) -> tuple[str, str | None]:

@@ -162,7 +162,8 @@ class _Pod:
         self.dedicate(spec, at, made)
         about = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
         if "annotations" in about:
-            about["annotations"] = {name: text for name, text in about["annotations"].items() if name != _APPLIED}
+            noted = mapping(metadata, "annotations", f"{at}metadata.")
+            about["annotations"] = {name: text for name, text in noted.items() if name != _APPLIED}
         return {"kind": "capsule", "capsuleVersion": "beta", "metadata": about, "spec": made}
 
     def container(self, given: Any, path: str, volumes: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class _Pod:
             if each.get("valueFrom"):
                 self.lost.add(f"{path}[{number}].valueFrom", _NO_CONFIG)
             else:
-                yield _named(each, f"{path}[{number}]"), str(each.get("value", ""))
+                yield _named(each, f"{path}[{number}]"), str("" if each.get("value") is None else each["value"])
 
     def references(self, given: Mapping[str, Any], env: Mapping[str, str], path: str) -> None:
         """Note ``$(NAME)`` of a variable of the container, which a kubelet would replace. ``$$(NAME)`` is a text."""
@@ -238,6 +239,9 @@ class _Pod:
             made[name] = {member: test[member] for member in kept if test.get(member) not in (None, "")}
             if name != "exec":
                 made[name]["port"] = _port_number(test.get("port"), f"{path}.{name}.port", ports)
+        for name, number in made.items():
+            if name in PERIODS and not isinstance(number, int):
+                raise ValueError(f"{path}.{name}: {number!r} is not a whole number")
         if made.get("timeoutSeconds", 0) > MOST_SECONDS:
             self.lost.add(f"{path}.timeoutSeconds", f"a probe has {MOST_SECONDS} s at most")
             made["timeoutSeconds"] = MOST_SECONDS
@@ -289,7 +293,7 @@ class _Pod:
             volume = _named(each, where)
             kinds = [name for name in each if name != "name"]
             kind = kinds[0] if kinds else "emptyDir"
-            value, at = each.get(kind) or {}, f"{where}.{kind}"
+            value, at = mapping(each, kind, f"{where}."), f"{where}.{kind}"
             if kind == "emptyDir":
                 self.lost.others(value, f"{at}.", ("sizeLimit", "medium"))
                 mib = SIZE_OF_EMPTY

@@ -2,6 +2,7 @@
 """Compose files as capsules: services as containers, what is lost by its path, and what is no compose file."""
 
 import pytest
+import yaml
 
 from zun.api.schemas import capsules as schemas
 from zun.osc.compose import interpolated, translated
@@ -112,6 +113,11 @@ def test_health_checks_are_readiness_probes(check, probe):
     assert container.get("readinessProbe") == (probe and {**usual, **probe})
 
 
+def test_bare_no_is_the_policy_that_yaml_reads_as_false():
+    template, _ = translated(yaml.safe_load("services: {web: {image: demo, restart: no}}"), "project")
+    assert template["spec"]["restartPolicy"] == "Never"
+
+
 def test_longest_time_to_end_is_that_of_the_capsule():
     services = {name: {"image": "nginx", "stop_grace_period": text} for name, text in (("web", "1m"), ("log", "5.5s"))}
     template, _ = translated({"services": services}, "project")
@@ -161,6 +167,9 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
         (one(stop_grace_period="soon"), "services.web.stop_grace_period: 'soon' is no duration"),
         (one(healthcheck={"test": ["true"]}), "services.web.healthcheck.test: it must be"),
         (one(restart="maybe"), "services.web.restart: 'maybe' is none of"),
+        (one(cpus="1/0"), "services.web: cpus must be a number"),
+        (one(command="sh -c 'a"), "services.web.command: no closing quotation in"),
+        (one(healthcheck={"test": "true", "retries": "x"}), "services.web.healthcheck.retries: 'x' is not a whole"),
     ],
 )
 def test_what_is_no_compose_file_is_refused_with_the_path(document, words):

@@ -232,11 +232,19 @@ def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
         (one(volumeMounts=[{"mountPath": "/a"}]), "spec.containers[0].volumeMounts[0].name: it is missing"),
         (pod(volumes=[{"emptyDir": {}}]), "spec.volumes[0].name: it is missing"),
         (one(livenessProbe={"httpGet": {"port": "web"}}), "spec.containers[0].livenessProbe.httpGet.port: 'web' is"),
+        (one(livenessProbe={"timeoutSeconds": "5"}), "spec.containers[0].livenessProbe.timeoutSeconds: '5' is not"),
+        (pod(volumes=[{"name": "data", "emptyDir": "a"}]), "spec.volumes[0].emptyDir: it must be a mapping"),
+        (pod() | {"metadata": {"annotations": ["a"]}}, "metadata.annotations: it must be a mapping"),
     ],
 )
 def test_what_is_no_pod_is_refused_with_the_path(manifest, words):
     with pytest.raises(ValueError, match=words.replace("[", r"\[")):
         translated(manifest)
+
+
+def test_variable_without_a_value_is_empty():
+    template, lost = translated(one(env=[{"name": "EMPTY", "value": None}, {"name": "ZERO", "value": 0}]))
+    assert (template["spec"]["containers"][0]["env"], lost) == ({"EMPTY": "", "ZERO": "0"}, ())
 
 
 def test_manifest_is_told_from_a_template():
