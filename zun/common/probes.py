@@ -167,6 +167,12 @@ def is_ready(status_detail: str | None) -> bool:
     return not (status_detail or "").startswith(NOT_READY)
 
 
+def has_started(status_detail: str | None) -> bool:
+    """Return whether this ``status_detail`` of a container that runs proves that its start-up probe has succeeded."""
+    text = status_detail or ""
+    return bool(text) and (is_ready(text) or text.startswith(f"{NOT_READY}: readiness"))
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """What the probes of one run of a container say.

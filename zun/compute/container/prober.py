@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from zun.common import exceptions
-from zun.common.probes import Command, Connection, Health, Page, Probe, Role, is_ready, probes_of
+from zun.common.probes import Command, Connection, Health, Page, Probe, Role, has_started, is_ready, probes_of
 from zun.common.states import Status
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
@@ -178,8 +178,8 @@ class Prober:
 def _begun(container: Container, state: RuntimeState, probes: dict[Role, Probe]) -> Health:
     """Return the health with which the run goes on: what an earlier run of this service found out stays true."""
     same = naive(container.started_at) == state.started_at and container.status == Status.RUNNING
-    if same and container.status_detail and is_ready(container.status_detail):
-        return Health(started=True, ready=True)
+    if same and has_started(container.status_detail):
+        return Health(started=True, ready=Role.READINESS not in probes or is_ready(container.status_detail))
     return Health.at_start(probes)
 
 

@@ -183,3 +183,22 @@ def test_a_capsule_that_hangs_has_few_probes_at_a_time(prober, driver):
     assert not inside.acquire(blocking=False)
     go.set()
     assert inside.acquire(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("detail", "started", "ready"),
+    [
+        ("ready", True, True),
+        ("not ready: readiness probe: connect to :80: Connection refused", True, False),
+        ("not ready: start-up probe: false: exit code 1", False, False),
+        ("not ready", False, False),
+        (None, False, False),
+    ],
+)
+def test_a_restarted_service_goes_on_with_what_was_found_out(driver, detail, started, ready):
+    """A container that has started is not restarted because its start-up probe fails by now."""
+    asked = {"exec": {"command": ["false"]}}
+    container = running(driver, startup=asked, readiness=asked)
+    container.started_at, container.status_detail = driver.show(container).started_at, detail
+    found = health(Prober(driver), driver, container)
+    assert (found.started, found.ready) == (started, ready)
