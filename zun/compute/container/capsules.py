@@ -142,6 +142,8 @@ class CapsuleMembers:
     def advance(self, context: RequestContext, capsule: Container, plan: Plan) -> bool:
         """Take every step towards a running capsule that can be taken now. Returns whether it has come that far.
 
+        If not, the capsule's ``status_reason`` says what it waits for.
+
         Safe to repeat. Raises CapsuleFailed when an init container failed, and what making and starting raise.
         """
         members = Container.list_by_capsule(context, capsule.uuid)
@@ -149,11 +151,13 @@ class CapsuleMembers:
         for member in members:  # in their order of starting
             if member.kind == Kind.INIT:
                 if not self._has_ended(context, member):
+                    capsule.status_reason = f"Init container {member.name} has not ended yet."
                     return False
                 continue
             if member.status == Status.CREATING:
                 self._run(context, member)
             if is_sidecar(member) and not self._has_started(member):
+                capsule.status_reason = f"The start-up probe of sidecar {member.name} has not succeeded yet."
                 return False
         return True
 

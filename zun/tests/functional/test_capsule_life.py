@@ -65,13 +65,15 @@ def test_sidecars_start_among_init_containers_and_stay(cloud, context):
         total=(3.0, 192),
     )  # fmt: skip
     first, side, second, main = rows(uuid)
-    wait_for(lambda: runs(driver, second))
+    waits = f"Init container {second['name']} has not ended yet."
+    wait_for(lambda: runs(driver, second) and db.get(uuid)["status_reason"] == waits)
     assert runs(driver, side) and not runs(driver, first) and main["uuid"] not in driver.runtime.objects
     sets = {each["uuid"]: CpuSet(driver.runtime.objects[each["uuid"]].cpuset_cpus) for each in (side, second)}
     assert not sets[side["uuid"]] & sets[second["uuid"]]  # the init container has none of the sidecar's CPUs
     assert [len(each) for each in sets.values()] == [1, 2]
     driver.exit(second["uuid"])
-    _, found = settled(cloud, uuid, "Running")
+    row, found = settled(cloud, uuid, "Running")
+    assert row["status_reason"] is None
     assert [each["status"] for each in found] == ["Stopped", "Running", "Stopped", "Running"]
 
 
@@ -84,6 +86,7 @@ def test_containers_wait_for_the_start_up_probe_of_a_sidecar(cloud, context):
     detail = "not ready: start-up probe: connect to :80: Connection refused"
     wait_for(lambda: rows(uuid)[0]["status_detail"] == detail)
     assert main["uuid"] not in driver.runtime.objects and db.get(uuid)["status"] == "Creating"
+    assert db.get(uuid)["status_reason"] == f"The start-up probe of sidecar {side['name']} has not succeeded yet."
     driver.answer(side["uuid"], 80, b"")
     _, (side, main) = settled(cloud, uuid, "Running")
     assert wait_for(lambda: rows(uuid)[0]["status_detail"] == "ready") and runs(driver, main)
@@ -154,8 +157,9 @@ def test_readiness_is_shown_and_changes_nothing(cloud, context):
     driver.answer(main["uuid"], 8080, b"HTTP/1.1 500 Oh\r\n\r\n")
     wait_for(lambda: "500 Oh" in (rows(uuid)[0]["status_detail"] or ""))
     assert driver.runtime.objects[main["uuid"]].started_at == started
-    driver.exit(main["uuid"], 0)  # started again by its policy: a new run is not ready
-    wait_for(lambda: (rows(uuid)[0]["status_detail"] or "").startswith("not ready"))
+    driver.exit(main["uuid"], 0)
+    wait_for(lambda: rows(uuid)[0]["status"] == "Stopped")
+    assert rows(uuid)[0]["status_detail"] is None  # it says when the container ended
 
 
 def test_a_deletion_stops_containers_together_and_sidecars_last(cloud, context):
