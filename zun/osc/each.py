@@ -10,6 +10,7 @@ import functools
 import logging
 import operator
 import sys
+import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -259,7 +260,23 @@ class DeleteCapsule(Each, capsules.DeleteCapsule):
 
     names = "capsule"
     wish = "delete capsule {}"
-    request = "capsules.delete"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="Do not wait for its containers to end, also if a deletion waits for them already (needs a server "
+            "with microversion 1.51).",
+        )
+        return parser
+
+    def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        if not parsed_args.force:
+            client.capsules.delete(name)
+            return
+        http = versions.http_at(client, "--force", versions.POD_MEMBERS_VERSION)
+        http.json_request("DELETE", f"/v1/capsules/{urllib.parse.quote(name, safe='')}?force=true")
 
 
 class DeleteImage(Each, images.DeleteImage):

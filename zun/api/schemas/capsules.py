@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from zun.api import limits, parsing
+from zun.api import limits, paging, parsing
 from zun.api.schemas import Field, Schema, devices, numa, scalars, traits
 from zun.common import probes
 from zun.topology import CPUPolicy
@@ -242,6 +242,8 @@ def _template(value: Any) -> dict[str, Any]:
 
 
 _AS_TEXT = {"type": ["object", "string"], "maxLength": limits.BODY_BYTES, "maxProperties": limits.PARTS}
+#: ``force``: do not wait for the containers to end. Below 1.51 it is ignored, as any other parameter.
+DELETE_QUERY = Schema({"all_projects": paging.FLAG, "force": paging.FLAG})
 CREATE = Schema({"template": Field(_AS_TEXT, _template, _TEMPLATE)}, required=("template",))
 
 #: The NUMA fields of ``spec.placement``.

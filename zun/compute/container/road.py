@@ -29,7 +29,7 @@ from zun.compute.container.operations import TOO_LATE, key_of, row_of
 from zun.compute.container.reconciler import Reconciler
 from zun.compute.container.record import event_of, recorded, unexpected
 from zun.compute.container.resizer import Resizer
-from zun.compute.container.step import LOOKS, WAITS, Case, Do, Seen, Step, Unseen, Wanted, next_step
+from zun.compute.container.step import LOOKS, Case, Do, Seen, Step, Unseen, Wanted, next_step
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.work.queue import Instead, Lane, Move, Next, Queue
 from zun.objects import Container, ContainerActionEvent
@@ -193,7 +193,9 @@ class Road:
             row = self._mine(row_of(context, uuid))
             if row is None:
                 return
-            step = next_step(Case(row, self._wanted(context, uuid), stopping=True))
+            with self._lock:
+                ending = uuid in self._ending and row.status == Status.DELETING
+            step = next_step(Case(row, self._wanted(context, uuid), stopping=True, ending=ending))
             if step.do is Do.NOTHING or step == before:
                 return
             context = self._context_of(step)
@@ -324,7 +326,7 @@ class Road:
             self._reconciler.compare(context, row, case.seen, step.values)
             return
         LOG.debug("Container %s: %s", uuid, step.do)
-        if step.do not in WAITS:
+        if not step.waits:
             self._performs[step.do](context, row, step)
             return
         turn = row.capsule_uuid or uuid
@@ -350,16 +352,21 @@ class Road:
             self._forget(uuid, self._ending)
 
     def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
-        """End the processes of what is to be deleted: of a capsule those of members that are stopped, or are to be."""
+        """End the processes of what is to be deleted: of a capsule those of members that are stopped, or are to be, and
+        all if it is the capsule that is stopped.
+        """
         ending = [container]
         if container.kind == Kind.CAPSULE:
             members = Container.list_by_capsule(context, container.uuid)
             with self._lock:
                 now = {*self._ending}
+            all_of_it = container.uuid in now
             ending = [
                 each
                 for each in members
-                if each.uuid in now or any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
+                if all_of_it
+                or each.uuid in now
+                or any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
             ]
         for each in ending:
             self._lifecycle.hasten_delete(each, step.arguments.get("stop_timeout"))

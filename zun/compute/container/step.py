@@ -91,7 +91,9 @@ _WAYS = {
 """Each action that a host knows. Any other one, of a later release, ends in an error."""
 
 WAITS = frozenset({Do.STOP, Do.REBOOT, Do.LEAVE, Do.RENEW, Do.DISMISS})
-"""Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile."""
+"""Steps that wait for processes to end. A kill and a forced deletion are heard meanwhile. A deletion that stops its
+container before is one, too.
+"""
 LOOKS = frozenset({Do.COMPARE, Do.END, Do.REFUSE})
 """Steps that are quick, for threads that look."""
 LONG_SECONDS = 10  # of a stop: what runtimes, and clients, wait by default
@@ -136,7 +138,7 @@ class Case:
     - ``plugged``: its networks are those of its ports, as far as somebody looked.
     - ``first``: nobody has looked at it since the service started.
     - ``compared``: in this look, the row and the runtime have been compared.
-    - ``stopping``: at this moment a step of it waits for processes to end.
+    - ``stopping``: at this moment a step of it waits for processes to end. ``ending``: the step is its deletion.
     - ``over``: it is a sidecar, and the containers that it serves have ended.
     - ``back``: it left for another host and has come back, and this host counts its claim as that of what it left.
     """
@@ -149,6 +151,7 @@ class Case:
     first: bool = False
     compared: bool = False
     stopping: bool = False
+    ending: bool = False
     over: bool = False
     back: bool = False
 
@@ -169,10 +172,15 @@ class Step:
         return {} if self.action is None else self.action.arguments
 
     @property
+    def waits(self) -> bool:
+        """Whether the step waits for processes to end."""
+        return self.do in WAITS or (self.do is Do.DELETE and self.arguments.get("stop_timeout") is not None)
+
+    @property
     def long(self) -> bool:
         """Whether the step may wait for hours."""
-        waits = self.arguments.get("stop_timeout" if self.do is Do.DELETE else "timeout", self.values.get("seconds"))
-        return self.do in WAITS | {Do.DELETE} and (waits or 0) > LONG_SECONDS
+        seconds = self.arguments.get("stop_timeout" if self.do is Do.DELETE else "timeout", self.values.get("seconds"))
+        return self.waits and (seconds or 0) > LONG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +222,10 @@ def _oldest(case: Case, do: Do) -> Wanted | None:
 def _beside(case: Case, row: Mapping[str, Any]) -> Step:
     """Return what may be done while a stop waits: what makes its end come sooner."""
     deletion, kill = _oldest(case, Do.DELETE), _oldest(case, Do.KILL)
+    if case.ending:  # by the oldest deletion, and somebody may be in a hurry since
+        later = [each for each in case.wanted if each.action in _WAYS and _WAYS[each.action].do is Do.DELETE][1:]
+        hurried = [each for each in later if each.arguments.get("stop_timeout") is None]
+        return Step(Do.HASTEN, hurried[0]) if hurried else NOTHING
     if row["status"] == Status.DELETING:
         asked = {} if deletion is None else deletion.arguments
         hurry = deletion is None or asked.get("force") or asked.get("stop_timeout") is not None

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of the containers of a capsule: sidecars, probes, the order of an end, and why a capsule ended."""
 
+import threading
+import time
+
 import pytest
 from oslo_utils import uuidutils
 
@@ -160,6 +163,39 @@ def test_readiness_is_shown_and_changes_nothing(cloud, context):
     driver.exit(main["uuid"], 0)
     wait_for(lambda: rows(uuid)[0]["status"] == "Stopped")
     assert rows(uuid)[0]["status_detail"] is None  # it says when the container ended
+
+
+@pytest.mark.parametrize("grace", [1000, 5])
+def test_somebody_in_a_hurry_ends_a_graceful_deletion(cloud, context, grace):
+    driver, api = cloud.drivers["one"], administrator_of(cloud)
+    stubborn = ("sh", "-c", "trap '' TERM; sleep 1000")
+    graceful = {"request": {"run": True, GRACE: grace}}
+    uuid = in_order(
+        cloud, context, sidecar(1.0, command=stubborn), member(1.0, command=stubborn, **graceful), **graceful
+    )
+    settled(cloud, uuid, "Running")
+    stops = threading.Event()
+    driver.before("stop", lambda container: stops.set())
+    path = f"/v1/capsules/{uuid}?all_projects=true"
+    assert api.delete(path).status == 204 and stops.wait(10)
+    assert api.delete(path).status == 204  # the same again changes nothing
+    assert len(driver.list()) == 3
+    assert api.at("1.51").delete(f"{path}&force=true").status == 204
+    began = time.monotonic()
+    wait_for(lambda: not driver.list())
+    assert time.monotonic() - began < 60
+    wait_for(lambda: api.get(path).status == 404)
+
+
+def test_a_deletion_in_a_hurry_does_not_stop_first(cloud, context):
+    driver = cloud.drivers["one"]
+    driver.before("stop", lambda container: pytest.fail("nothing is stopped"))
+    graceful = {"request": {"run": True, GRACE: 1000}}
+    uuid = in_order(cloud, context, member(1.0, **graceful), **graceful)
+    settled(cloud, uuid, "Running")
+    path = f"/v1/capsules/{uuid}?all_projects=true&force=true"
+    assert administrator_of(cloud).at("1.51").delete(path).status == 204
+    wait_for(lambda: not driver.list())
 
 
 def test_a_deletion_stops_containers_together_and_sidecars_last(cloud, context):

@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_utils import timeutils, uuidutils
 
-from zun.api import all_projects, capsules, images, paging, traits
+from zun.api import all_projects, capsules, images, microversion, paging, traits
 from zun.api.controllers.v1 import one_container, requested
 from zun.api.controllers.v1.dependencies import Dependencies
 from zun.api.request import Call
@@ -43,7 +43,7 @@ class Capsules:
                 "POST", "capsules", self.create, json_only=True, body=schemas.CREATE, returns=views.Capsule, status=202
             ),
             Route("GET", item, self.show, returns=views.Capsule),
-            Route("DELETE", item, self.delete, query=all_projects.OF_ONE, returns=NOTHING, status=204),
+            Route("DELETE", item, self.delete, query=schemas.DELETE_QUERY, returns=NOTHING, status=204),
         )
 
     def index(self, call: Call) -> Answer:
@@ -123,7 +123,8 @@ class Capsules:
                 self._volumes.released(row["mounts"])
                 return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
-        how = {"force": True, "stop_timeout": (row["request"] or {}).get(GRACE)}
+        hurry = call.version >= microversion.POD_MEMBERS and paging.boolean("force", call.query.get("force"))
+        how = {"force": True, "stop_timeout": None if hurry else (row["request"] or {}).get(GRACE)}
         one_container.accept(call, capsule, "delete", how, rule=None, status=Status.DELETING)
         one_container.tell(self._compute, call, capsule, "delete", how)
         return NO_CONTENT

@@ -7,6 +7,7 @@ import pytest
 from osc_lib import exceptions
 
 from zun.osc.capsules import ComposeUp, CreateCapsule
+from zun.osc.each import DeleteCapsule
 from zun.tests.functional.osc.recorder import asked_by
 
 CAPSULE = {"uuid": "k-1", "name": "web", "status": "Creating", "addresses": {}, "containers": []}
@@ -95,3 +96,12 @@ def test_probes_of_a_pod_are_asked_for_in_their_version(tmp_path):
     (asked,) = run(tmp_path, POD + "    livenessProbe: {httpGet: {port: 80}}\n")
     (container,) = asked.body["template"]["spec"]["containers"]
     assert asked.version == "1.51" and container["livenessProbe"] == {"httpGet": {"port": 80}}
+
+
+@pytest.mark.parametrize(
+    ("argv", "version", "query"), [([], "1.40", ""), (["--force"], "1.51", "?force=true")], ids=["waits", "force"]
+)
+def test_capsule_is_deleted_with_and_without_hurry(argv, version, query):
+    answers = {("DELETE", "/v1/capsules/web"): (204, None)}
+    (asked,) = asked_by(DeleteCapsule, ["web", *argv], answers, "1.51")
+    assert (asked.method, asked.version, asked.path) == ("DELETE", version, f"/v1/capsules/web{query}")

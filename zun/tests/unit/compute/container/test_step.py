@@ -156,6 +156,25 @@ def test_beside_a_stop_its_end_may_be_hastened(status, actions, do):
     assert next_step(Case(row(status), actions, stopping=True)).do is do
 
 
+@pytest.mark.parametrize(
+    ("later", "do"),
+    [
+        ((), Do.NOTHING),
+        (({"force": True, "stop_timeout": 30},), Do.NOTHING),
+        (({"force": True, "stop_timeout": None},), Do.HASTEN),
+        (({"force": True, "stop_timeout": 30}, {"force": True, "stop_timeout": None}), Do.HASTEN),
+    ],
+)
+def test_a_deletion_that_waits_is_ended_by_one_in_a_hurry(later, do):
+    own = wanted("delete", force=True, stop_timeout=30)
+    asked = (own, *(wanted("delete", number, **arguments) for number, arguments in enumerate(later, 2)))
+    deleting = row(Status.DELETING)
+    assert next_step(Case(deleting, asked, stopping=True, ending=True)).do is do
+    step = next_step(Case(deleting, asked))
+    assert (step.do, step.waits, step.long) == (Do.DELETE, True, True)
+    assert not next_step(Case(deleting, (wanted("delete", force=True, stop_timeout=None),))).waits
+
+
 def test_no_signal_beside_a_reboot():
     assert next_step(Case(REBOOT, (wanted("kill"),), stopping=True)).do is Do.REFUSE
 
