@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any
 
 from zun.osc import translation
-from zun.osc.translation import Lost, Translated, mapping
+from zun.osc.translation import Lost, Translated, listed, mapping
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^}]*))?\})"
@@ -29,6 +29,8 @@ _PERIODS = {
     "start_period": ("initialDelaySeconds", 0, 86400),
 }
 """Times of a health check, with our name and the range of each."""
+MOST_PORTS = 1000
+"""Ports of one range: each is exposed by itself."""
 _PORT = re.compile(r"(?:(?P<published>.*):)?(?P<target>\d+(?:-\d+)?)(?:/(?P<protocol>\w+))?")
 _RESTARTS = {"no": "Never", "always": "Always", "unless-stopped": "Always", "on-failure": "OnFailure"}
 
@@ -132,7 +134,10 @@ class _Project:
                 return
             if name not in services:
                 raise ValueError(f"services.{above[-1]}.depends_on: there is no service {name}")
-            needs = (services[name] or {}).get("depends_on") or ()
+            service = mapping(services, name, "services.")
+            needs = service.get("depends_on") or ()
+            if not isinstance(needs, Mapping):
+                needs = listed(service, "depends_on", f"services.{name}.")
             for other in needs:
                 how = needs[other] if isinstance(needs, Mapping) else None
                 if (how or {}).get("condition", "service_started") != "service_started":
@@ -154,7 +159,7 @@ class _Project:
         """Return the readiness probe of a health check: it is asked the same, and nothing is restarted for it."""
         self.lost.others(given, f"{path}.", ("test", *_PERIODS, "retries", "disable"))
         test = given.get("test")
-        words = ["CMD-SHELL", test] if isinstance(test, str) else list(test or ())
+        words = ["CMD-SHELL", test] if isinstance(test, str) else list(listed(given, "test", f"{path}."))
         if given.get("disable") or words[:1] in ([], ["NONE"]):
             return {}
         if words[0] not in ("CMD", "CMD-SHELL") or len(words) < 2:
@@ -190,7 +195,8 @@ class _Project:
             made["name"] = name
         for ours, theirs in (("command", "entrypoint"), ("args", "command")):
             if words := given.get(theirs):
-                made[ours] = _words(words, f"{path}.{theirs}") if isinstance(words, str) else list(words)
+                text = isinstance(words, str)
+                made[ours] = _words(words, f"{path}.{theirs}") if text else [*listed(given, theirs, f"{path}.")]
         if environment := dict(self.variables(given.get("environment") or (), f"{path}.environment")):
             made["env"] = environment
         if given.get("working_dir"):
@@ -204,7 +210,7 @@ class _Project:
             made["ports"] = ports
         if requests := self.requests(given, path):
             made["resources"] = {"requests": requests}
-        if mounts := list(self.mounts(given.get("volumes") or (), f"{path}.volumes")):
+        if mounts := list(self.mounts(listed(given, "volumes", f"{path}."), f"{path}.volumes")):
             made["volumeMounts"] = mounts
         return made
 
@@ -225,7 +231,7 @@ class _Project:
             self.lost.add(f"{path}.pull_policy", f"{policy} is not known")
 
     def ports(self, given: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]]:
-        for number, each in enumerate(given.get("ports") or ()):
+        for number, each in enumerate(listed(given, "ports", f"{path}.")):
             where = f"{path}.ports[{number}]"
             if isinstance(each, Mapping):
                 target, published = each.get("target"), each.get("published")
@@ -295,7 +301,10 @@ def _numbers(target: Any, protocol: str, path: str) -> Iterator[dict[str, Any]]:
     first, _, last = str(target).partition("-")
     if not first.isdecimal() or not (last or first).isdecimal():
         raise ValueError(f"{path}: {target!r} is no port")
-    for port in range(int(first), int(last or first) + 1):
+    ports = range(int(first), int(last or first) + 1)
+    if not 1 <= len(ports) <= MOST_PORTS:
+        raise ValueError(f"{path}: {target!r} is no range of 1 to {MOST_PORTS} ports")
+    for port in ports:
         yield {"containerPort": port, "protocol": protocol.upper()}
 
 

@@ -157,7 +157,7 @@ class _Pod:
         for name in ("restartPolicy", "terminationGracePeriodSeconds"):
             if spec.get(name) is not None:
                 made[name] = spec[name]
-        if mounted := [{"name": name, **volume} for name, volume in volumes.items() if name in used]:
+        if mounted := [{"name": _long(name), **volume} for name, volume in volumes.items() if _long(name) in used]:
             made["volumes"] = mounted
         self.dedicate(spec, at, made)
         about = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
@@ -322,7 +322,7 @@ class _Pod:
             if (volume := _named(each, where)) in volumes:
                 usual = {"mountPropagation": "None", "recursiveReadOnly": "Disabled"}
                 self.lost.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
-                made = {"name": volume, "mountPath": _named(each, where, "mountPath")}
+                made = {"name": _long(volume), "mountPath": _named(each, where, "mountPath")}
                 yield {**made, "readOnly": True} if each.get("readOnly") else made
 
 
@@ -352,6 +352,11 @@ def _named(given: Mapping[str, Any], path: str, name: str = "name") -> Any:
     if given.get(name) in (None, ""):
         raise ValueError(f"{path}.{name}: it is missing")
     return given[name]
+
+
+def _long(name: str) -> str:
+    """Return the name of a volume: Kubernetes allows one letter, the service wants two."""
+    return name if len(name) > 1 else f"{name}-volume"
 
 
 def _list(given: Mapping[str, Any], name: str, at: str) -> Sequence[Any]:

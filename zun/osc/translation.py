@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
@@ -44,6 +44,14 @@ def mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
     value = given.get(name) or {}
     if not isinstance(value, Mapping):
         raise ValueError(f"{at}{name}: it must be a mapping")
+    return value
+
+
+def listed(given: Mapping[str, Any], name: str, at: str) -> Sequence[Any]:
+    """Return the member ``name``, empty without one. Raise ValueError, with the path, if it is no list."""
+    value = given.get(name) or ()
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{at}{name}: it must be a list")
     return value
 
 

@@ -188,6 +188,13 @@ def test_probes_sidecars_and_empty_volumes_are_kept():
     assert spec["volumes"] == [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}]
 
 
+def test_volume_of_one_letter_gets_a_longer_name():
+    container = {"image": "nginx", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    spec = capsule_of(pod(container, volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]))
+    assert spec["volumes"] == [{"name": "v-volume", "local": {"size": "1M"}}]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "v-volume", "mountPath": "/v"}]
+
+
 def test_what_a_cluster_writes_into_each_pod_is_no_loss():
     manifest = pod(
         {
