@@ -440,5 +440,7 @@ def test_a_remote_container_comes_onto_one_cell(database, context):
         assert ([each["container"] for each in answer["moves"]], answer["proven"]) == ([remote.uuid], True)
         assert ended(remote.uuid)[0] == "move"
         assert len(held_plan(db.get(remote.uuid)).cpu_cells) == 1
+        # The scheduler may hear of the move a moment after its action has ended.
+        wait_for(lambda: len(cloud.scheduler.table.host("one").usage.claim(remote.uuid).cpu_cells) == 1)
         answer = api.post("/v1/placement/defragment", {"near": True, "host": "one"}).json
         assert (answer["moves"], answer["proven"], answer["host"]) == ([], True, "one")

@@ -571,8 +571,8 @@ def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, host_up
     container = placed("Creating", host=None)
     original, calls = Container.get_by_ident, []
 
-    def overtaken(context, ident, *more):
-        found = original(context, ident, *more)
+    def overtaken(context, ident, *more, **how):
+        found = original(context, ident, *more, **how)
         if not calls:
             db.claim(container.uuid, "host-1", {"cpuset": {"cells": []}})
         calls.append(ident)
