@@ -275,11 +275,9 @@ class Container(nouns.Container, base.ZunObject):
 
     @classmethod
     @base.remotable
-    def get_by_ident(
-        cls, context: RequestContext, ident: str, all_projects: bool = False, *, members: bool = False
-    ) -> Self:
+    def get_by_ident(cls, context: RequestContext, ident: str, all_projects: bool = False) -> Self:
         """Return the container that ``context`` means. ContainerNotFound and Conflict as ``zun.db.containers.find``."""
-        return cls.from_row(context, db.find(context, ident, all_projects=all_projects, members=members))
+        return cls.from_row(context, db.find(context, ident, all_projects=all_projects))
 
     @classmethod
     @base.remotable

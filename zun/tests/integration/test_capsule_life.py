@@ -173,5 +173,6 @@ def test_restart_policies_are_of_each_container(api, engine):
         name: engine.inspect_container(f"zun-{each['uuid']}")["HostConfig"]["RestartPolicy"]["Name"]
         for name, each in members(api, uuid_).items()
     }
-    assert found == {"always": "always", "failing": "on-failure", "never": "no"}
+    # A container that its user has stopped must not come back with Docker itself, as with "always".
+    assert found == {"always": "unless-stopped", "failing": "on-failure", "never": "no"}
     assert len(set(itertools.chain(found.values()))) == 3

@@ -217,7 +217,7 @@ class Containers:
         given = schemas.DELETE_QUERY(call.query)
         force, stop = given.get("force", False), given.get("stop", False)
         everywhere = all_projects.permitted(call, "container:delete_all_projects")
-        container = Container.get_by_ident(call.context, call.parameters["ident"], everywhere, members=True)
+        container = one_container.found(call, all_projects=everywhere)
         call.access.require("container:delete", container)
         one_container.check_member(container, "delete", allowed=False, compute=self._compute)
         self._check_delete_gates(call, container, force=force, stop=stop)

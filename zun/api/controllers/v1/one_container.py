@@ -118,9 +118,10 @@ def who(call: Call) -> dict[str, Any]:
     }
 
 
-def found(call: Call) -> Container:
+def found(call: Call, *, all_projects: bool = False) -> Container:
     """Return the container that the caller means: by its uuid also one of a capsule, for ``check_member``."""
-    return Container.from_row(call.context, db.find(call.context, call.parameters["ident"], members=True))
+    row = db.find(call.context, call.parameters["ident"], all_projects=all_projects, members=True)
+    return Container.from_row(call.context, row)
 
 
 def check_member(container: Container, action: str, *, allowed: bool, compute: ComputeAPI) -> None:

@@ -569,7 +569,7 @@ def test_somebody_else_was_quicker(api, placed, compute, monkeypatch):
 
 def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, host_up, monkeypatch):
     container = placed("Creating", host=None)
-    original, calls = Container.get_by_ident, []
+    original, calls = db.find, []
 
     def overtaken(context, ident, *more, **how):
         found = original(context, ident, *more, **how)
@@ -578,7 +578,7 @@ def test_a_host_takes_it_while_it_is_deleted(admin_api, placed, compute, host_up
         calls.append(ident)
         return found
 
-    monkeypatch.setattr(Container, "get_by_ident", overtaken)
+    monkeypatch.setattr(db, "find", overtaken)
     assert admin_api.delete(f"/v1/containers/{container.uuid}?force=1").status == 204
     assert compute.sent == [("delete", container.uuid, {"force": True, "stop_timeout": None})]
     assert Container.get_by_uuid(admin_context(), container.uuid).status == "Deleting"
