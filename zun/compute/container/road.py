@@ -83,7 +83,7 @@ class Road:
         self._proposals: dict[str, tuple[RequestContext, Callable[[], bool]]] = {}
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
-        self._ending: set[str] = set()  # a step of each waits for its processes now
+        self._ending: dict[str, Do] = {}  # container -> the step of it that waits for its processes now
         self._followers: dict[str, set[str]] = {}  # container -> those whose moves wait for its move
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
@@ -194,7 +194,7 @@ class Road:
             if row is None:
                 return
             with self._lock:
-                ending = uuid in self._ending and row.status == Status.DELETING
+                ending = self._ending.get(uuid) is Do.DELETE
             step = next_step(Case(row, self._wanted(context, uuid), stopping=True, ending=ending))
             if step.do is Do.NOTHING or step == before:
                 return
@@ -330,7 +330,7 @@ class Road:
             self._performs[step.do](context, row, step)
             return
         turn = row.capsule_uuid or uuid
-        with self._ends(uuid), self._queue.waiting(key_of(turn)):
+        with self._ends(uuid, step.do), self._queue.waiting(key_of(turn)):
             others = [each for each in self._family(context, turn) if each != uuid]
             if len(case.wanted) > 1 or any(self._wanted(context, each) for each in others):
                 self._queue.put(key_of(turn))  # what is wanted already may end the step sooner
@@ -343,13 +343,14 @@ class Road:
         self._lifecycle.delete(context, container, **(step.arguments or {"force": True}))
 
     @contextlib.contextmanager
-    def _ends(self, uuid: str) -> Iterator[None]:
+    def _ends(self, uuid: str, do: Do) -> Iterator[None]:
         with self._lock:
-            self._ending.add(uuid)
+            self._ending[uuid] = do
         try:
             yield
         finally:
-            self._forget(uuid, self._ending)
+            with self._lock:
+                del self._ending[uuid]
 
     def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
         """End the processes of what is to be deleted: of a capsule those of members that are stopped, or are to be, and
