@@ -226,7 +226,7 @@ class _Pod:
             yield {"containerPort": _named(each, where, "containerPort"), "protocol": protocol}
 
     def probe(self, given: Mapping[str, Any], path: str, ports: Sequence[Any]) -> dict[str, Any]:
-        """Return a probe with the numbers of named ports. Empty if there is none, or its kind is not kept."""
+        """Return a probe, with numbers in the place of the names of ports. Empty without a probe that is kept."""
         tests = {"exec": ("command",), "httpGet": ("path", "port", "host", "scheme", "httpHeaders"),
                  "tcpSocket": ("port", "host")}  # fmt: skip
         self.lost.others(given, f"{path}.", (*tests, *PERIODS))

@@ -55,7 +55,7 @@ def own_address(namespace: Path) -> str:
             with inside(namespace, functools.partial(socket.socket, family, socket.SOCK_DGRAM)) as found:
                 found.connect((outside, 9))  # of a datagram socket: nothing is sent
                 return str(found.getsockname()[0])
-        except OSError:  # no route, or no such family
+        except OSError:  # the network has no way out, or the kernel does not know the family
             continue
     return _LOOPBACK
 

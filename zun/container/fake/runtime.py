@@ -58,7 +58,7 @@ class RuntimeObject:
     """Bytes of huge pages by size in KiB, None without limits. A new process has none."""
     log: list[tuple[datetime, str]] = field(default_factory=list)
     answers: dict[int, bytes] = field(default_factory=dict)
-    """What a connection to each TCP port gets at once."""
+    """By TCP port, the bytes that the container sends to a new connection."""
     signals: list[str] = field(default_factory=list)
     """What was sent to the process, and did not end it."""
     layer: bytes = b""

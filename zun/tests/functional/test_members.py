@@ -401,7 +401,7 @@ def test_hosts_of_the_release_before_are_not_asked(api, cloud, context, monkeypa
 
 
 def sizes(cloud, uuids):
-    """What the rows say of the containers, and what the runtime has of each: CPUs, MiB and cpuset_cpus."""
+    """Return CPUs, MiB and cpuset_cpus of each container. Row and runtime must agree."""
     found = []
     for uuid in uuids:
         row, made = db.get(uuid), cloud.drivers["one"].runtime.objects[uuid]

@@ -143,7 +143,7 @@ def mounted(state):
 
 
 def left(cloud, engine, daemon):
-    """What is left of capsules, by kind: in Docker, in the kernel, on the disk and in the database."""
+    """Return the leftovers of capsules by kind: in Docker, in the kernel, on the disk and in the database."""
     state = cloud.state
     paths = map(pathlib.Path, glob.glob(f"{state}/**/*", recursive=True))  # passes over what goes meanwhile
     files = [str(path) for path in paths if uuidutils.is_uuid_like(path.name[:36])]

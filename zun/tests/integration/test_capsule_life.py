@@ -133,7 +133,7 @@ def test_a_sidecar_is_first_and_last(api, engine):
 
 
 def test_a_volume_in_memory_ends_at_its_size(api):
-    """What is written beyond the size fails, and the data outlives the container that wrote it."""
+    """A write beyond the size fails. The other container reads the data that was written."""
     uuid_ = create(
         api,
         container("dd if=/dev/zero of=/log/big bs=1M count=9; echo $? > /log/code; sleep 1000", name="writer",

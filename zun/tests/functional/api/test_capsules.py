@@ -689,5 +689,6 @@ def test_a_wrong_part_of_a_pod_is_named(api, members, said):
 def test_members_of_pods_need_their_version(api, containers, members, path):
     reply = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web", **containers}, **members))
     assert reply.refusal[0] == 400 and f"template.{path}" in reply.error["detail"]
-    made = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web"})).json  # as in the reference: no such name
+    # Before, the name is ignored, as in the reference.
+    made = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web"})).json
     assert not made["containers"][0]["name"].endswith("-web")
