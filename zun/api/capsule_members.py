@@ -149,4 +149,5 @@ def _add_volumes(records: Sequence[Fields], own: int, mib: int) -> None:
 
 
 def wrong(reason: str) -> exceptions.InvalidValue:
+    """Return the error for a template. ``reason`` begins with the path of the member."""
     return exceptions.InvalidValue(f"template: {reason}.")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from zun.api import capsule_members, creation, devices, image_properties, microversion, mounts, numa, traits
+from zun.api.capsule_members import wrong
 from zun.api.microversion import Version
 from zun.api.schemas import Schema, scalars
 from zun.api.schemas import capsules as schemas
@@ -99,12 +100,12 @@ def _asked(
     used = {given.get("name") for given in containers_of(template).values()}
 
     def called(given: Mapping[str, Any]) -> str:
-        named = given.get("name") if version >= microversion.POD_MEMBERS else None  # the reference ignores it
-        own = named
-        while own is None or (named is None and own in used):
-            own = creation.generated_name(choose).removesuffix("-container")
-        used.add(own)
-        return f"capsule-{name or uuid}-{own}"[:255]
+        end = given.get("name") if version >= microversion.POD_MEMBERS else None  # the reference ignores it
+        if end is None:
+            while (end := creation.generated_name(choose).removesuffix("-container")) in used:
+                pass
+            used.add(end)
+        return f"capsule-{name or uuid}-{end}"[:255]
 
     def members_of(part: str) -> list[Fields]:
         return [
@@ -208,12 +209,12 @@ def _watched(where: str, given: Mapping[str, Any], kind: Kind) -> Fields:
     asked = {name: given[name] for name in MEMBERS if given.get(name) is not None}
     for name, probe in asked.items():
         if kind is Kind.INIT:
-            raise _wrong(f"{where}.{name}: an init container runs to its end and has no probes. With restartPolicy "
+            raise wrong(f"{where}.{name}: an init container runs to its end and has no probes. With restartPolicy "
                          "Always it is a sidecar, which may have them")
         try:
             Probe.of(MEMBERS[name], probe)
         except ValueError as exc:
-            raise _wrong(f"{where}.{name}: {exc}") from None
+            raise wrong(f"{where}.{name}: {exc}") from None
     found: Fields = {PROBES: {str(MEMBERS[name]): probe for name, probe in asked.items()}} if asked else {}
     return {**found, SIDECAR: True} if kind is Kind.MEMBER and where.startswith("spec.initContainers") else found
 
@@ -224,7 +225,7 @@ def _check_names(members: Sequence[Fields], version: Version) -> None:
     names = [member["name"] for member in members]
     for name in names:
         if names.count(name) > 1:
-            raise _wrong(f"two containers would be called {name}. Give each a name of its own")
+            raise wrong(f"two containers would be called {name}. Give each a name of its own")
 
 
 def _placement(given: Mapping[str, Any] | None, version: Version) -> dict[str, Any]:
@@ -254,11 +255,11 @@ def _joined(placed: Mapping[str, Any], images: Mapping[str, ServiceImage]) -> di
             fields, sources = image_properties.asks(image)
         except exceptions.InvalidValue as exc:
             before = "spec.placement and the images before"
-            raise _wrong(f"{where}.image, joined with {before}: {str(exc).rstrip('.')}") from None
+            raise wrong(f"{where}.image, joined with {before}: {str(exc).rstrip('.')}") from None
         for field, value in fields.items():
             if field == "mem_page_size" or value == CPUPolicy.MIXED:
                 asks = f"its property {sources[field]} asks for {value}"
-                raise _wrong(f"{where}.image: {asks}, which no capsule can have without placement of the container")
+                raise wrong(f"{where}.image: {asks}, which no capsule can have without placement of the container")
     return found
 
 
@@ -268,19 +269,19 @@ def _devices(where: str, given: Mapping[str, Any], kind: Kind, version: Version,
         return {}
     microversion.require_for(f"template.{where}.devices", version, microversion.CAPSULE_DEVICES)
     if kind is Kind.INIT:
-        raise _wrong(f"{where}.devices: an init container gets no devices. Ask for them in spec.containers")
+        raise wrong(f"{where}.devices: an init container gets no devices. Ask for them in spec.containers")
     try:
         entries = DEVICE_FIELDS["devices"].convert(given["devices"])
         return devices.asked({"devices": entries}, settings.device_aliases)
     except (ValueError, exceptions.InvalidValue) as exc:
-        raise _wrong(f"{where}.{str(exc).rstrip('.')}") from None
+        raise wrong(f"{where}.{str(exc).rstrip('.')}") from None
 
 
 def _all_devices(members: Sequence[Fields]) -> dict[str, Any]:
     """Return the devices of all containers, for the one claim of the capsule: in the order of ``members``."""
     every = [each for member in members for each in member["placement"].get("devices", ())]
     if len(every) > MOST_KINDS:
-        raise _wrong(f"spec.containers: {len(every)} entries of devices are too many; a capsule may have {MOST_KINDS}")
+        raise wrong(f"spec.containers: {len(every)} entries of devices are too many; a capsule may have {MOST_KINDS}")
     return {"devices": every} if every else {}
 
 
@@ -298,7 +299,7 @@ def _member(
     mounted = [_mount(where, each, volumes) for each in given.get("volumeMounts") or ()]
     targets = [mount.destination for mount in mounted]
     if len(set(targets)) < len(targets):
-        raise _wrong(f"{where}.volumeMounts: a mountPath is given twice")
+        raise wrong(f"{where}.volumeMounts: a mountPath is given twice")
     words = [word or "" for word in (*(given.get("command") or ()), *(given.get("args") or ()))]
     exposed: dict[str, Any] | None = {f"{number}/{protocol}": {} for number, protocol in ports} or None
     _check_bytes(f"{where}.command and args", "command", words)
@@ -328,13 +329,13 @@ def _size(where: str, requests: Mapping[str, Any], policy: str, settings: Settin
     try:
         given = _requests(settings.cpu, settings.memory)(requests)
     except exceptions.SchemaValidationError as exc:
-        raise _wrong(f"{label}.{exc}") from None
+        raise wrong(f"{label}.{exc}") from None
     if policy != CPUPolicy.SHARED:
         for name in ("cpu", "memory"):
             if name not in given:
-                raise _wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")
+                raise wrong(f"{label}.{name}: it is missing, and a container of dedicated CPUs needs it")
         if policy == CPUPolicy.DEDICATED and given["cpu"] != int(given["cpu"]):
-            raise _wrong(f"{label}.cpu: {amounts.text(given['cpu'])} is not a whole number, which dedicated CPUs need")
+            raise wrong(f"{label}.cpu: {amounts.text(given['cpu'])} is not a whole number, which dedicated CPUs need")
     return {"cpu": settings.default_cpu, "memory": settings.default_memory, **given}
 
 
@@ -347,7 +348,7 @@ def _requests(cpu: Range, memory: Range) -> Schema:
 def _port(where: str, given: Mapping[str, Any]) -> int:
     number = int(given["containerPort"])
     if not 1 <= number <= 65535:
-        raise _wrong(f"{where}.ports: containerPort {number} is not a port from 1 to 65535")
+        raise wrong(f"{where}.ports: containerPort {number} is not a port from 1 to 65535")
     return number
 
 
@@ -357,21 +358,21 @@ def _volumes(given: Sequence[Mapping[str, Any]], settings: Settings) -> dict[str
     for number, each in enumerate(given):
         name, where = each["name"], f"spec.volumes.{number}"
         if name in found:
-            raise _wrong(f"{where}: the name {name} is given twice")
+            raise wrong(f"{where}: the name {name} is given twice")
         sources = [source for source in ("cinder", "local", "emptyDir", "volume") if source in each]
         if sources == ["cinder"] and not settings.cinder:
-            raise _wrong(
+            raise wrong(
                 f"{where}.cinder: this installation has no Cinder. Use 'local' with a size, or 'volume' with the name "
                 "of a volume of the project"
             )
         if len(sources) != 1:
-            raise _wrong(f"{where}: it needs one of cinder, local, emptyDir, volume")
+            raise wrong(f"{where}: it needs one of cinder, local, emptyDir, volume")
         if sources == ["local"]:
             mount = _sized(f"{where}.local.size", MountKind.LOCAL, name, each["local"]["size"], settings)
         elif sources == ["emptyDir"]:
             empty = each["emptyDir"] or {}
             if "sizeLimit" not in empty:
-                raise _wrong(f"{where}.emptyDir.sizeLimit: it is missing. Give GiB, or MiB as in '64M'")
+                raise wrong(f"{where}.emptyDir.sizeLimit: it is missing. Give GiB, or MiB as in '64M'")
             kind = MountKind.MEMORY if empty.get("medium") == "Memory" else MountKind.LOCAL
             mount = _sized(f"{where}.emptyDir.sizeLimit", kind, name, empty["sizeLimit"], settings)
         elif sources == ["cinder"]:
@@ -388,47 +389,43 @@ def _sized(where: str, kind: MountKind, name: str, size: Any, settings: Settings
     try:
         return Mount(kind, f"/volumes/{name}", size_mib=mounts.size_mib(size, 1, highest, suffixes=True))
     except ValueError as exc:
-        raise _wrong(f"{where}: '{str(size)[:32]}' {exc}") from None
+        raise wrong(f"{where}: '{str(size)[:32]}' {exc}") from None
 
 
 def _cinder(where: str, target: str, given: Mapping[str, Any]) -> Mount:
     ident, size = given.get("volumeID"), given.get("size")
     if (ident is None) == (size is None):
-        raise _wrong(f"{where}: it needs either volumeID or size")
+        raise wrong(f"{where}: it needs either volumeID or size")
     owned = scalars.B3.convert(given.get("autoRemove", False))
     if size is None:
         if owned:
-            raise _wrong(f"{where}.autoRemove: only a new volume, one with a size, is deleted with the capsule")
+            raise wrong(f"{where}.autoRemove: only a new volume, one with a size, is deleted with the capsule")
         return Mount(MountKind.CINDER, target, source=ident)
     if size != int(size) or size < 1:
-        raise _wrong(f"{where}.size: {size} is not a whole number of GiB from 1 on")
+        raise wrong(f"{where}.size: {size} is not a whole number of GiB from 1 on")
     return Mount(MountKind.CINDER, target, size_mib=int(size) * MIB_PER_GIB, owned=owned)
 
 
 def _mount(where: str, given: Mapping[str, Any], volumes: Mapping[str, Mount]) -> Mount:
     volume = volumes.get(given["name"])
     if volume is None:
-        raise _wrong(f"{where}.volumeMounts: spec.volumes has no volume {given['name'][:64]}")
+        raise wrong(f"{where}.volumeMounts: spec.volumes has no volume {given['name'][:64]}")
     try:
         destination = mounts.destination(given["mountPath"])
         return replace(volume, destination=destination, read_only=scalars.B3.convert(given.get("readOnly", False)))
     except ValueError as exc:
-        raise _wrong(f"{where}.volumeMounts: mountPath: {exc}") from None
+        raise wrong(f"{where}.volumeMounts: mountPath: {exc}") from None
 
 
 def _check_mounted(volumes: Mapping[str, Mount], members: Sequence[Fields]) -> None:
     used = {record.get("number") for member in members for record in member["mounts"] or ()}
     for name, volume in volumes.items():
         if volume.number not in used:
-            raise _wrong(f"spec.volumes: no container mounts {name}. Mount it or leave it out")
+            raise wrong(f"spec.volumes: no container mounts {name}. Mount it or leave it out")
 
 
 def _check_bytes(where: str, field: str, value: Any) -> None:
     try:
         scalars.check_bytes(field, value)
     except ValueError as exc:
-        raise _wrong(f"{where}: {exc}") from None
-
-
-def _wrong(reason: str) -> exceptions.InvalidValue:
-    return exceptions.InvalidValue(f"template: {reason}.")
+        raise wrong(f"{where}: {exc}") from None

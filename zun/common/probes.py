@@ -162,6 +162,14 @@ def is_sidecar(row: Mapping[str, Any]) -> bool:
     return bool((row["request"] or {}).get(SIDECAR))
 
 
+def grace_of(row: Mapping[str, Any]) -> int | None:
+    """Return the seconds that the processes of a capsule, or of one of its containers, have to end.
+
+    None if its template does not say it.
+    """
+    return (row["request"] or {}).get(GRACE)
+
+
 def is_ready(status_detail: str | None) -> bool:
     """Return whether a running container of a capsule with this ``status_detail`` can serve."""
     return not (status_detail or "").startswith(NOT_READY)
@@ -175,9 +183,9 @@ def has_started(status_detail: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the probes of one run of a container say.
+    """The answers of the probes of one run of a container, taken together.
 
-    - ``started``: the start-up probe has succeeded, or there is none.
+    - ``started``: the start-up probe has succeeded, or the container has no start-up probe.
     - ``ready``: so has the readiness probe.
     - ``failed``: why the container must be restarted, None while it need not.
     - ``rows``: by role how often in a row the probe gave the same answer: 2 are two successes, -2 two failures.

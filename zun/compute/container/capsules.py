@@ -162,7 +162,7 @@ class CapsuleMembers:
         return True
 
     def _has_started(self, sidecar: Container) -> bool:
-        """Return whether the containers after a sidecar may start: its start-up probe succeeded, or there is none."""
+        """Return whether the containers after a sidecar may start. They wait for its start-up probe, if it has one."""
         if Role.STARTUP not in probes_of(sidecar.request):
             return True
         state = self._prober.seen(sidecar, self._driver.show(sidecar))

@@ -15,7 +15,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext
 from zun.common.image_reference import join
 from zun.common.naming import named
-from zun.common.probes import GRACE, is_sidecar
+from zun.common.probes import grace_of, is_sidecar
 from zun.common.states import Kind, Status, TaskState
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
@@ -34,11 +34,6 @@ from zun.objects.placement import held_plan
 from zun.topology import Plan
 
 LOG = logging.getLogger(__name__)
-
-
-def grace_of(container: Container) -> int | None:
-    """Return the seconds that a container of a capsule has to end, or None for the time of the runtime."""
-    return (container.request or {}).get(GRACE)
 
 
 class Lifecycle:

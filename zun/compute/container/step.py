@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Self
 
-from zun.common.probes import GRACE
+from zun.common.probes import grace_of
 from zun.common.states import ALLOWED, RUNS, TRANSITIONAL, Kind, Status, TaskState, awaits_reboot
 from zun.compute.container.observed import never_made, not_restarted, observed
 from zun.container.driver.state import RuntimeState
@@ -329,13 +329,13 @@ RULES = (
     Rule(
         "it belongs to a capsule, and its start-up or liveness probe has failed",
         lambda case, row: _failed_probe(case),
-        lambda case, row: Step(Do.RENEW, values={"reason": _failed_probe(case), "seconds": row["request"].get(GRACE)}),
+        lambda case, row: Step(Do.RENEW, values={"reason": _failed_probe(case), "seconds": grace_of(row)}),
         Do.RENEW,
     ),
     Rule(
         "it is a sidecar, runs, and the containers that it serves have ended",
         lambda case, row: case.over and row["status"] in RUNS,
-        lambda case, row: Step(Do.DISMISS, values={"seconds": row["request"].get(GRACE)}),
+        lambda case, row: Step(Do.DISMISS, values={"seconds": grace_of(row)}),
         Do.DISMISS,
     ),
     Rule(

@@ -15,7 +15,7 @@ from zun.api.routes import NO_CONTENT, NOTHING, Answer, Route
 from zun.api.schemas import capsules as schemas
 from zun.api.views import capsules as views
 from zun.common import exceptions
-from zun.common.probes import GRACE
+from zun.common.probes import grace_of
 from zun.common.states import Status
 from zun.db import capsules as db
 from zun.db import containers as db_containers
@@ -124,7 +124,7 @@ class Capsules:
                 return NO_CONTENT
         capsule = Container.get_by_uuid(call.context, row["uuid"])  # a host may have taken it a moment ago
         hurry = call.version >= microversion.POD_MEMBERS and paging.boolean("force", call.query.get("force"))
-        how = {"force": True, "stop_timeout": None if hurry else (row["request"] or {}).get(GRACE)}
+        how = {"force": True, "stop_timeout": None if hurry else grace_of(row)}
         one_container.accept(call, capsule, "delete", how, rule=None, status=Status.DELETING)
         one_container.tell(self._compute, call, capsule, "delete", how)
         return NO_CONTENT

@@ -21,7 +21,7 @@ from zun.common import exceptions, states
 from zun.common.exceptions import on_failure
 from zun.common.image_reference import LOCAL, OF_SERVICE
 from zun.common.naming import named
-from zun.common.probes import GRACE
+from zun.common.probes import grace_of
 from zun.common.states import Status, TaskState
 from zun.db import compute_nodes, departures, explanations, models
 from zun.db import container_actions as db_actions
@@ -433,4 +433,4 @@ class SubActions:
 def _timeout(container: Container, given: Given) -> int | None:
     """Return the seconds that its processes have to end: as asked, else as the template of its capsule says."""
     asked: int | None = given.get("timeout")
-    return container.request.get(GRACE) if asked is None and container.capsule_uuid is not None else asked
+    return grace_of(container) if asked is None and container.capsule_uuid is not None else asked
