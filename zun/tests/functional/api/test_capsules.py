@@ -692,3 +692,12 @@ def test_members_of_pods_need_their_version(api, containers, members, path):
     # Before, the name is ignored, as in the reference.
     made = api.at("1.50").post(PATH, spec({"image": "demo", "name": "web"})).json
     assert not made["containers"][0]["name"].endswith("-web")
+
+
+def test_containers_that_differ_wait_for_the_upgrade_of_all_hosts(api, compute, scheduler, monkeypatch):
+    monkeypatch.setattr(compute, "can_act", lambda action: action != "capsule_members")
+    own = {**sized("demo", 1, 128), "placement": {"cpu_policy": "dedicated"}}
+    reply = api.at("1.51").post(PATH, spec(own, {"image": "demo"}))
+    assert reply.refusal == (409, "conflict") and "remove [upgrade_levels] compute" in reply.error["detail"]
+    assert rows() == [] and scheduler.sent == []
+    assert api.at("1.51").post(PATH, spec({"image": "demo"})).status == 202
