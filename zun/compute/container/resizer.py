@@ -218,7 +218,7 @@ class Resizer:
                 self._holdings.departed(context, uuid, left, self._tracker.generation)
             elif left is None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None:
                 self._holdings.released(context, uuid_of_left(uuid, self._hostname), None)
-            elif not self._tracker.disagrees(uuid, None):
+            elif not self._tracker.disagrees(uuid, None) or (current is None and self._has_come_back(context, uuid)):
                 return
             elif self._objects.remove_evacuated(context, self._hostname, [uuid]):
                 self._holdings.released(context, uuid, None)
@@ -227,6 +227,11 @@ class Resizer:
             else:
                 LOG.warning("Container %s holds nothing of this host any more, as its row says", uuid)
                 self._holdings.released(context, uuid, None)
+
+    def _has_come_back(self, context: RequestContext, left: str) -> bool:
+        """Return whether a container of this host has left ``left`` here. Then it takes the claim in its own turn."""
+        here = Container.list_by_host(context, self._hostname)
+        return any(uuid_of_left(each.uuid, self._hostname) == left for each in here)
 
     def _has_lost(self, container: Container | None) -> bool:
         if container is None or container.host != self._hostname:

@@ -28,6 +28,8 @@ from zun.tests.functional.departures import (
 )
 from zun.topology import CpuSet
 
+__all__ = ["api", "cloud", "container"]
+
 
 def test_a_container_moves_to_the_other_host(cloud, context, container):
     leaves(cloud, context, container)
@@ -38,9 +40,6 @@ def test_a_container_moves_to_the_other_host(cloud, context, container):
     assert holders(cloud, "two") == {container.uuid: held_plan(row).cpus}
     assert cloud.drivers["one"].show(container) is None
     assert cloud.drivers["two"].show(container).pid
-
-__all__ = ["api", "cloud", "container"]
-
 
 def test_what_it_held_is_held_until_it_is_there(cloud, context, container):
     held = []
@@ -154,6 +153,25 @@ def test_an_agent_that_starts_in_the_middle_holds_what_was_left(cloud, context, 
     row = settled(cloud, container)
     assert (row["host"], row["status"]) == ("one", "Running")
     assert agent.tracker.usage.claim(container.uuid).cpus == cpus
+
+
+def test_a_claim_that_comes_back_is_never_free(cloud, context, container):
+    """The agent looks at what the container left, whose row is gone, before it looks at the container."""
+    close(cloud, "two", True)
+    cpus = held_plan(container).cpus
+    cloud.scheduler.endpoint._departures.look = list
+    leaves(cloud, context, container)
+    wait_for(lambda: db.get(container.uuid)["host"] is None)
+    left = uuid_of_left(container.uuid, "one")
+    wait_for(lambda: left in holders(cloud, "one"))
+    road = cloud.agents["one"].parts.road
+    [(row_of_left, row)] = departures.under_way()
+    assert departures.come_back(row_of_left, row, "no host takes it")
+    road.look(left)
+    assert holders(cloud, "one") == {left: cpus}
+    road.look(container.uuid)
+    assert settled(cloud, container)["status"] == "Running"
+    assert holders(cloud, "one") == {container.uuid: cpus}
 
 
 def test_a_new_host_that_dies_is_evacuated(cloud, context, container):
