@@ -67,6 +67,7 @@ def settled(cloud, container):
         row = rows.pop(container.uuid, None)
         if row is None or rows or DEPARTED in row["request"] or row["task_state"] or db_actions.wanted(row["uuid"]):
             return None
+        row = db.get(container.uuid)  # its last action may have ended since
         return row if row["status"] in ("Running", "Stopped", "Created") else None
 
     return wait_for(seen)

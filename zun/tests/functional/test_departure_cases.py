@@ -350,8 +350,12 @@ def test_malformed_ways_end(cloud, context, container, paused, way):
     row = wait_for(lambda: (row := db.get(container.uuid))["host"] is None and row)
     db.update(container.uuid, {"request": {**row["request"], "departed": way}})
     paused()
-    cloud.scheduler.endpoint.sweep(0)
-    wait_for(lambda: db.get(container.uuid)["status"] in ("Running", "Error"), 10)
+
+    def ended():  # a sweep leaves alone a row that the end of its way changes in the same moment: the next one has it
+        cloud.scheduler.endpoint.sweep(0)
+        return db.get(container.uuid)["status"] in ("Running", "Error")
+
+    wait_for(ended)
     wait_for(lambda: not db.of_uuids([uuid_of_left(container.uuid, "one")]))
 
 
