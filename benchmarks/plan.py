@@ -90,6 +90,7 @@ def cases() -> Iterator[Case]:
     yield from any_cases()
     yield from sixteen_cell_cases()
     yield from device_cases()
+    yield from member_cases()
     yield from large_cases()
     wide = host(2, 32, memory_only=32)
     parts = {wanted: PlacementRequest(8, 2048, numa_nodes=wanted) for wanted in (1, 2, 3)}
@@ -143,6 +144,27 @@ def device_cases() -> Iterator[Case]:
         ]
         name = f"8 cells, 16 devices, {gpus} GPUs and {nics} NIC, same {same}"
         yield Case(name, used(eight, *requests), 5000, "p99")
+
+
+def member_cases() -> Iterator[Case]:
+    """Capsules whose containers differ: two to six of them, dedicated, mixed and one of the shared pool."""
+    for cells, cpus in ((4, 32), (8, 16), (16, 16)):
+        topology = host(cells, cpus, remote="any")
+        questions = []
+        for seed in range(200):
+            rng = random.Random(seed)
+            members = [any_member(rng, cpus // 2) for _ in range(rng.randint(1, 5))]
+            members.append(PlacementRequest(rng.choice((0.5, 2)), 512, "shared"))
+            questions.append((topology, half_full(topology, seed), PlacementRequest.of_members(members)))
+        yield Case(f"{cells} cells of {cpus} CPUs, fragmented, capsules whose containers differ", questions)
+
+
+def any_member(rng: random.Random, most: int) -> PlacementRequest:
+    """Return the request of a container with up to ``most`` CPUs of its own."""
+    own, memory = rng.randint(1, most), rng.choice((512, 2048, 8192))
+    if rng.random() < 0.3:
+        return PlacementRequest(own + 0.5, memory, "mixed", dedicated_cpus=own)
+    return PlacementRequest(own, memory, thread_policy=rng.choice(("prefer", "prefer", "isolate", "require")))
 
 
 def large_cases() -> Iterator[Case]:

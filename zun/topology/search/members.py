@@ -8,6 +8,7 @@ same cell where these can matter to somebody later. The members who can do with 
 
 The search finds a place if there is one, as long as it has steps and each member with CPUs of its own is on one cell
 with memory of its own. Of a member over several cells, or with memory of other cells, some choices are tried only.
+If the place has several cells, a second search with few steps looks for a better set of cells.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 
 from zun.topology import amounts
 from zun.topology.cpuset import CpuSet
@@ -27,10 +28,14 @@ from zun.topology.refusal import Refusal, RefusalCode, Wanted
 from zun.topology.request import MICRO, PlacementRequest
 from zun.topology.search.steps import FURTHER_STEPS, Steps
 from zun.topology.usage import Usage
-from zun.topology.view import CellView
+from zun.topology.view import CellView, HostView
 
 PLAN_STEPS = 50
 """Steps that the plan of one member counts for, beside those of its own search: about its time on a small host."""
+
+NEARER_STEPS = 5_000
+"""Limit on the steps of the search for a better joined plan than the first one: some 30 sets of cells for a capsule of
+three members."""
 
 Planner = Callable[[HostTopology, Usage, PlacementRequest, Steps], Plan | None]
 """Plans one member: ``allocator.granted``."""
@@ -200,8 +205,48 @@ class _Search:
                     return None
                 found = self._fill(0, self._usage, topology, place, ())
                 if found is not None:
-                    return found
+                    return self._nearer(topology, found)
         return None
+
+    def _nearer(self, topology: HostTopology, found: Plan) -> Plan:
+        """Return a joined plan on fewer cells than ``found`` or on cells nearer to each other, or ``found``.
+
+        The sets of cells are tried in the order of their cost, so the first one that serves is the best. Of these plans
+        only one with devices at most as far as those of ``found`` is taken.
+        """
+        view = view_of(topology)
+        own = found.dedicated_cpus.mask
+        on = tuple([cell.index for cell in view.cells if cell.online & own])
+        if len(on) < 2:
+            return found  # each cell was tried alone, the best one first
+        most, far, steps = self._cost(view, on), _far(view, found), self._steps
+        self._steps = Steps(min(NEARER_STEPS, steps.left))
+        try:
+            for count in range(2, len(on) + 1):
+                for cost, cells in sorted((self._cost(view, each), each) for each in self._sets(view, count)):
+                    if cost >= most or self._steps.over:
+                        break
+                    place = sum([view.cells[each].online for each in cells]) & self._every
+                    nearer = self._fill(0, self._usage, topology, place, ())
+                    if nearer is not None and _far(view, nearer) <= far:
+                        return nearer
+            return found
+        finally:
+            steps.spend(self._steps.spent)
+            self._steps = steps
+
+    def _sets(self, view: HostView, count: int) -> Iterator[tuple[int, ...]]:
+        """Return the sets of so many cells (positions) with free CPUs."""
+        return combinations([cell.index for cell in view.cells if self._left(cell)], count)
+
+    def _cost(self, view: HostView, cells: tuple[int, ...]) -> tuple[int, int, int]:
+        """Return a key that sorts sets of cells: fewest, nearest to each other, fullest (emptiest if so configured)."""
+        apart = sum([view.distances[a][b] for a, b in combinations(cells, 2)])
+        left = sum([self._left(view.cells[each]) for each in cells])
+        return len(cells), apart, -left if view.spread else left
+
+    def _left(self, cell: CellView) -> int:
+        return (cell.online & self._every & ~self._usage.held_mask).bit_count()
 
     def _rank(self, number: int) -> tuple[int, float, int, int]:
         member = self._request.members[number]
@@ -418,6 +463,16 @@ class _Search:
                 cpus = CpuSet.from_mask(room.cpus & self._every)
             self._cut_out[key] = replace(topology, devices=devices, dedicated_set=cpus)
         return self._cut_out[key]
+
+
+def _far(view: HostView, joined: Plan) -> int:
+    """Return how far the devices of all parts are from the nearest cell that their part runs on, there and back."""
+    return sum([
+        min([view.cells[view.index[node]].apart.get(device.cell, view.beyond) for node in part.cpu_cells])
+        for part in joined.parts
+        for device in part.devices
+        if device.cell is not None
+    ])
 
 
 def _on_one_cell(member: PlacementRequest) -> bool:

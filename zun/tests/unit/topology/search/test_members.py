@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import combinations
 
@@ -246,14 +246,21 @@ def random_members(rng: random.Random, *, cards: bool = False) -> list[Placement
     return found
 
 
-def choices(topology: HostTopology, usage: Usage, member: PlacementRequest, same: str) -> Iterator[tuple[Plan, object]]:
-    """Yield every claim of one member that the rules allow, with the part of the host that all members must share."""
+def choices(
+    topology: HostTopology, usage: Usage, member: PlacementRequest, same: str, within: Collection[int] | None = None
+) -> Iterator[tuple[Plan, object]]:
+    """Yield every claim of one member that the rules allow, with the part of the host that all members must share.
+
+    Its own CPUs are on the cells ``within`` (ids), if these are given.
+    """
     if not member.dedicated:
         found = plan(topology, usage, member)
         if isinstance(found, Plan):
             yield found, None
         return
     for each in view_of(topology).cells:
+        if within is not None and each.id not in within:
+            continue
         free = CpuSet.from_mask(each.dedicated & ~usage.held_mask)
         for cpus in combinations(free, member.own_cpus):
             kept = _kept(each, CpuSet(cpus).mask, member)
@@ -340,17 +347,37 @@ def _splits(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def fits_somehow(
-    topology: HostTopology, usage: Usage, members: list[PlacementRequest], same: str, place: object = None
+    topology: HostTopology,
+    usage: Usage,
+    members: list[PlacementRequest],
+    same: str,
+    place: object = None,
+    within: Collection[int] | None = None,
 ) -> bool:
     if not members:
         return True
-    for claim, own in choices(topology, usage, members[0], same):
+    for claim, own in choices(topology, usage, members[0], same, within):
         if own is not None and place is not None and own != place:
             continue
         beside = usage.with_claim(f"member {len(members)}", claim)
-        if fits_somehow(topology, beside, members[1:], same, own if place is None else place):
+        if fits_somehow(topology, beside, members[1:], same, own if place is None else place, within):
             return True
     return False
+
+
+def nearer_cells(topology: HostTopology, usage: Usage, joined: Plan) -> list[tuple[int, ...]]:
+    """Return the sets of cells that are better than those of ``joined``: fewer, nearer to each other, or fuller."""
+    view = view_of(topology)
+    every = topology.dedicated_cpus | topology.isolated_cpus
+
+    def key(cells):
+        apart = sum(view.distances[a.index][b.index] for a, b in combinations(cells, 2))
+        free = sum((each.online & every.mask & ~usage.held_mask).bit_count() for each in cells)
+        return len(cells), apart, -free if view.spread else free
+
+    taken = key([each for each in view.cells if each.online & joined.dedicated_cpus.mask])
+    sets = [each for count in range(1, taken[0] + 1) for each in combinations(view.cells, count)]
+    return [tuple(each.id for each in cells) for cells in sets if key(cells) < taken]
 
 
 @proof(400)
@@ -373,6 +400,9 @@ def test_exact(rng):
             assert isinstance(plan(topology, usage, answer.nearest), Plan)
         return
     check(topology, usage, members, same, answer)
+    if same == "none" and any(each.dedicated for each in members):
+        for cells in nearer_cells(topology, usage, answer):
+            assert not fits_somehow(topology, usage, in_order, same, within=cells), (cells, answer)
 
 
 @proof(200)
