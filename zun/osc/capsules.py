@@ -7,18 +7,17 @@ import logging
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from osc_lib import exceptions
 from osc_lib.command import command
 from zunclient import api_versions
-from zunclient.common import template_utils
 from zunclient.osc.v1 import capsules
 from zunclient.v1.capsules import CapsuleManager
 
-from zun.osc import compose, filtered, pods, tables, versions
+from zun.osc import compose, documents, filtered, pods, tables, versions
 from zun.osc.translation import Translated
 
 LOG = logging.getLogger(__name__)
@@ -46,16 +45,22 @@ class CreateCapsule(tables.One, capsules.CreateCapsule):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        template = template_utils.get_template_contents(parsed_args.file)
-        if not pods.is_manifest(template):
-            return self._create(parsed_args, template)
-        return self._create_from(parsed_args, "manifest of Kubernetes", lambda: pods.translated(template))
+        def translate() -> Translated:
+            found = documents.read(parsed_args.file)
+            if any(map(pods.is_manifest, found)):
+                return pods.of_documents(found)
+            template = documents.one(found)
+            if isinstance(template, dict) and "services" in template and "kind" not in template:
+                raise ValueError("it is a compose file, which 'openstack appcontainer compose up' takes")
+            return Translated(template, ())
+
+        return self._create_from(parsed_args, "manifest of Kubernetes", translate)
 
     def _create_from(
         self, parsed_args: argparse.Namespace, what: str, translate: Callable[[], Translated]
     ) -> tuple[Any, Any]:
-        """Create the capsule for a document of others. Raise CommandError unless the document is ``what``, and for what
-        is lost unless that is allowed.
+        """Create the capsule for a file. Raise CommandError unless the file is ``what`` or a template, and for what is
+        lost unless that is allowed.
         """
         try:
             template, lost = translate()
@@ -97,15 +102,21 @@ class ComposeUp(CreateCapsule):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        document = template_utils.get_template_contents(parsed_args.file)
-        project = pathlib.Path(parsed_args.file).resolve().parent.name
+        folder = pathlib.Path(parsed_args.file).resolve().parent
+
+        def read(name: str) -> str:
+            return (folder / pathlib.Path(name).expanduser()).read_text("utf-8-sig")
 
         def translate() -> Translated:
+            document = documents.one(documents.read(parsed_args.file, documents.Compose))
             if not isinstance(document, dict):
                 raise ValueError("it is no mapping")
-            written = compose.interpolated(document, os.environ)
-            named = {**written, "name": parsed_args.project_name} if parsed_args.project_name else written
-            return compose.translated(named, project)
+            if "kind" in document:
+                raise ValueError("it is no compose file: 'openstack appcontainer capsule create --file' takes it")
+            values: Mapping[str, str] = os.environ
+            if (folder / ".env").is_file():
+                values = {**compose.variables_of(read(".env"), ".env", os.environ), **os.environ}
+            return compose.of_document(document, values, read, parsed_args.project_name or folder.name)
 
         return self._create_from(parsed_args, "compose file", translate)
 

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
 from zun.osc import translation
-from zun.osc.translation import Lost, Translated, listed, mapping
+from zun.osc.translation import ANYTHING, Lost, Translated, listed, mapping
 
 _VARIABLE = re.compile(
-    r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-?+])(?P<other>[^}]*))?\})"
+    r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<end>\})|(?P<how>:?[-?+])))", re.ASCII
 )
+_ASSIGNMENT = re.compile(r"(?:export\s+)?(?P<name>[^\s=#'\"]+)\s*(?:=\s*(?P<value>.*))?", re.DOTALL)
+_QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\s*(?:#.*)?""", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "$": "$$"}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgBKMG]?)[bB]?")
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?(?:(\d+)us)?")
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_CPUS = re.compile(_NUMBER)
+_DURATION = re.compile("".join(f"(?:{_NUMBER}{unit})?" for unit in ("h", "m(?!s)", "s", "ms", "us")))
 _LENGTHS = (Fraction(3600), Fraction(60), Fraction(1), Fraction(1, 1000), Fraction(1, 1000000))
 _PERIODS = {
     "interval": ("periodSeconds", 1, 86400),
@@ -37,12 +42,11 @@ _RESTARTS = {"no": "Never", "always": "Always", "unless-stopped": "Always", "on-
 _KEPT = (
     "image", "command", "entrypoint", "environment", "working_dir", "stdin_open", "tty", "ports", "expose", "volumes",
     "deploy", "cpus", "mem_limit", "restart", "depends_on", "container_name", "pull_policy", "cpuset",
-    "healthcheck", "stop_grace_period",
+    "healthcheck", "stop_grace_period", "env_file", "profiles",
 )  # fmt: skip
 """Members that are translated, or mean nothing in a capsule: ``expose`` is for the other services alone."""
 _WHY: Mapping[str, str] = {
     "build": "an image is not built here: build it, push it to a registry and name it",
-    "env_file": "write the values into environment",
     "networks": "all services share the one network of the capsule",
     "network_mode": "all services share the one network of the capsule",
     **dict.fromkeys(("secrets", "configs"), "there are none here: give the value in environment"),
@@ -56,47 +60,145 @@ _CPUSET = (
     "it names CPUs of a host, which the service chooses here: ask for CPUs of your own with a top-level 'x-placement: "
     "{cpu_policy: dedicated}'"
 )
-_TOP = ("services", "volumes", "name", "version", "x-placement")
+_TOP = ("services", "volumes", "name", "version")
 
 
-def interpolated(value: Any, environment: Mapping[str, str], path: str = "") -> Any:
-    """Return a document with ``$NAME`` and ``${NAME:-default}`` replaced. Raise ValueError for a needed variable.
+def of_document(
+    document: Mapping[str, Any], values: Mapping[str, str], read: Callable[[str], str], project: str
+) -> Translated:
+    """Return the capsule of a compose file. ``values`` are those of variables, ``read`` returns the text of a file.
 
-    ``$$`` is a dollar sign. A variable that is not set is empty, as the specification has it.
+    ``project`` is the name of the capsule if the document has no ``name``. Raise ValueError as ``translated``.
+    """
+    unset: dict[str, str] = {}
+    written = interpolated(document, values, unset=unset)
+    template, lost = translated(written, project, read)
+    told = (f"{path}: the variable {name} is not set: its value is empty" for name, path in unset.items())
+    return Translated(template, (*told, *lost))
+
+
+def interpolated(
+    value: Any, environment: Mapping[str, str], path: str = "", unset: dict[str, str] | None = None
+) -> Any:
+    """Return a document with ``$NAME`` and ``${NAME:-default}`` replaced. ``$$`` is a dollar sign.
+
+    A variable that is not set is empty, as the specification has it; ``unset`` gets its name and the first path. Raise
+    ValueError, naming the path, for a variable that must be set and for another ``$``.
     """
     if isinstance(value, Mapping):
-        return {key: interpolated(each, environment, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
+        return {
+            key: interpolated(each, environment, f"{path}.{key}".lstrip("."), unset) for key, each in value.items()
+        }
     if isinstance(value, list):
-        return [interpolated(each, environment, f"{path}[{number}]") for number, each in enumerate(value)]
+        return [interpolated(each, environment, f"{path}[{number}]", unset) for number, each in enumerate(value)]
     if not isinstance(value, str):
         return value
+    text, rest = _Interpolation(environment, path, {} if unset is None else unset).replaced(value, inside=False)
+    assert not rest  # only a text inside of braces has an end before its end
+    return text
 
-    def replaced(match: re.Match[str]) -> str:
-        if match["dollar"]:
-            return "$"
-        name, how, other = match["plain"] or match["name"], match["how"] or "", match["other"] or ""
-        text = environment.get(name)
-        given = text is not None and (text != "" or not how.startswith(":"))
-        if how.endswith("-"):
-            return text if given and text is not None else other
-        if how.endswith("+"):
-            return other if given else ""
+
+class _Interpolation:
+    """Replaces the variables of one text, whose ``path`` errors name. Without an environment every variable is set."""
+
+    def __init__(self, environment: Mapping[str, str] | None, path: str, unset: dict[str, str]) -> None:
+        self._environment, self._path, self._unset = environment, path, unset
+
+    def replaced(self, text: str, *, inside: bool) -> tuple[str, str]:
+        """Return the text without variables, and what follows the brace that ends it if it is ``inside`` of braces."""
+        made: list[str] = []
+        while text:
+            if text[0] == "}" and inside:
+                return "".join(made), text[1:]
+            if text[0] != "$":
+                found = re.match(r"[^$}]+|\}", text)
+                assert found is not None
+                made.append(found[0])
+                text = text[found.end() :]
+                continue
+            match = _VARIABLE.match(text)
+            if match is None:
+                raise ValueError(f"{self._path}: {text[:20]!r} is no variable. Write $$ for a dollar sign")
+            text = text[match.end() :]
+            if match["dollar"]:
+                made.append("$")
+            elif match["how"]:
+                other, text = self._with_other(match["name"], match["how"], text)
+                made.append(other)
+            else:
+                made.append(self._value(match["plain"] or match["name"]))
+        if inside:
+            raise ValueError(f"{self._path}: the brace of a variable is not closed")
+        return "".join(made), ""
+
+    def _with_other(self, name: str, how: str, text: str) -> tuple[str, str]:
+        """Return the value of a variable with ``:-``, ``:+`` or ``:?``, and the text after its brace."""
+        value = self._environment.get(name) if self._environment is not None else "set"
+        given = value is not None and (value != "" or not how.startswith(":"))
+        takes = given if how.endswith("+") else not given
+        reader = self if takes else _Interpolation(None, self._path, {})  # a default that nobody needs may be unset
+        other, rest = reader.replaced(text, inside=True)
         if how.endswith("?") and not given:
-            raise ValueError(f"{path}: the variable {name} is not set: {other or 'it must be'}")
-        return text or ""
+            raise ValueError(f"{self._path}: the variable {name} is not set: {other or 'it must be'}")
+        return (other if takes else "" if how.endswith("+") else str(value)), rest
 
-    return _VARIABLE.sub(replaced, value)
+    def _value(self, name: str) -> str:
+        value = self._environment.get(name) if self._environment is not None else "set"
+        if value is None:
+            self._unset.setdefault(name, self._path)
+        return value or ""
 
 
-def translated(document: Mapping[str, Any], project: str) -> Translated:
+def variables_of(text: str, path: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an ``.env`` file. A later one can name those before and those of ``environment``.
+
+    ``#`` begins a comment after a blank, quotes are taken off, and within single quotes nothing is replaced. A name
+    without ``=`` has its value from ``environment``. Raise ValueError, with the line, for what is no assignment.
+    """
+    made: dict[str, str] = {}
+    lines = text.splitlines()
+    while lines:
+        at = len(text.splitlines()) - len(lines) + 1
+        line = lines.pop(0).strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _ASSIGNMENT.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{path}: line {at} is no NAME=value")
+        name, value = match["name"], match["value"]
+        if value is None:
+            made.update({name: environment[name]} if name in environment else {})
+            continue
+        if value[:1] in ("'", '"'):
+            while (quoted := _QUOTED.fullmatch(value)) is None and lines:
+                value = f"{value}\n{lines.pop(0)}"
+            if quoted is None:
+                raise ValueError(f"{path}: line {at}: the quote is not closed")
+            if quoted["quote"] == "'":
+                made[name] = quoted["text"]
+                continue
+            value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), quoted["text"])
+        else:
+            value = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
+        made[name] = interpolated(value, {**environment, **made}, f"{path}: line {at}")
+    return made
+
+
+def translated(
+    document: Mapping[str, Any], project: str, read: Callable[[str], str] | None = None
+) -> Translated:
     """Return the capsule of a compose file, whose values are interpolated. ``project`` is its name without ``name``.
 
+    Services of profiles are left out, as docker compose does. ``read`` returns the text of a file of ``env_file``.
     Raise ValueError, naming the path, for a document that is no compose file.
     """
-    services = document.get("services")
-    if not isinstance(services, Mapping) or not services:
-        raise ValueError("services: a compose file has one at least")
-    found = _Project(Lost(_WHY), mapping(document, "volumes", ""))
+    given = document.get("services")
+    if not given or not isinstance(given, Mapping):
+        raise ValueError(f"services: {'it must be a mapping' if given else 'a compose file has one at least'}")
+    services = {str(name): each for name, each in given.items() if not _profiled(each)}
+    if not services:
+        raise ValueError("services: all have profiles, and nothing is started")
+    found = _Project(Lost(_WHY, extensions="x-"), mapping(document, "volumes", ""), read)
     found.lost.others(document, "", _TOP)
     if len(services) > 1:
         found.lost.add("services", "they reach each other at 127.0.0.1, not by their names")
@@ -112,16 +214,29 @@ def translated(document: Mapping[str, Any], project: str) -> Translated:
         spec["volumes"] = [{"name": name, "volume": {"name": found.real_name(name)}} for name in sorted(used)]
     if placement := mapping(document, "x-placement", ""):
         spec["placement"] = dict(placement)
-    metadata = {"name": document.get("name") or project}
+    metadata = {"name": document.get("name") or _project_name(project)}
     template = {"kind": "capsule", "capsuleVersion": "beta", "metadata": metadata, "spec": spec}
     return Translated(template, tuple(found.lost.told))
+
+
+def _project_name(folder: str) -> str:
+    """Return the name of a project that is called as its folder. Example: ``My Shop`` is ``myshop``."""
+    name = re.sub(r"[^a-z0-9_-]", "", folder.lower()).lstrip("_-")
+    if len(name) < 2:
+        raise ValueError(f"name: {folder!r}, the folder, has none for a capsule. Give --project-name")
+    return name
+
+
+def _profiled(service: Any) -> bool:
+    return isinstance(service, Mapping) and bool(service.get("profiles"))
 
 
 class _Project:
     """One translation. ``volumes`` are those of the document by name."""
 
-    def __init__(self, lost: Lost, volumes: Mapping[str, Any]) -> None:
-        self.lost, self._volumes = lost, volumes
+    def __init__(self, lost: Lost, volumes: Mapping[str, Any], read: Callable[[str], str] | None) -> None:
+        self.lost, self._volumes, self._read = lost, volumes, read
+        self._mounted: set[str] = set()
 
     def in_order(self, services: Mapping[str, Any]) -> list[str]:
         """Return the services, each after those that it depends on. Raise ValueError for a circle."""
@@ -133,15 +248,19 @@ class _Project:
             if name in done:
                 return
             if name not in services:
-                raise ValueError(f"services.{above[-1]}.depends_on: there is no service {name}")
+                raise ValueError(f"services.{above[-1]}.depends_on: there is no service {name}, or it has profiles")
             service = mapping(services, name, "services.")
+            path = f"services.{name}.depends_on"
             needs = service.get("depends_on") or ()
             if not isinstance(needs, Mapping):
-                needs = listed(service, "depends_on", f"services.{name}.")
+                needs = {str(other): None for other in listed(service, "depends_on", f"services.{name}.")}
             for other in needs:
-                how = needs[other] if isinstance(needs, Mapping) else None
-                if (how or {}).get("condition", "service_started") != "service_started":
-                    self.lost.add(f"services.{name}.depends_on.{other}", "it is started before, and not waited for")
+                how = mapping(needs, other, f"{path}.")
+                if how.get("required") is False and other not in services:
+                    continue
+                if (how.get("condition") or "service_started") != "service_started":
+                    self.lost.add(f"{path}.{other}", "it is started before, and not waited for")
+                self.lost.others(how, f"{path}.{other}.", ("condition", "required"), {"restart": False})
                 visit(other, (*above, name))
             done.append(name)
 
@@ -160,7 +279,7 @@ class _Project:
         self.lost.others(given, f"{path}.", ("test", *_PERIODS, "retries", "disable"))
         test = given.get("test")
         words = ["CMD-SHELL", test] if isinstance(test, str) else list(listed(given, "test", f"{path}."))
-        if given.get("disable") or words[:1] in ([], ["NONE"]):
+        if _flag(given, "disable", f"{path}.") or words[:1] in ([], ["NONE"]):
             return {}
         if words[0] not in ("CMD", "CMD-SHELL") or len(words) < 2:
             raise ValueError(f"{path}.test: it must be a text, or a list that begins with CMD or CMD-SHELL")
@@ -194,15 +313,22 @@ class _Project:
         if len(name) > 1:  # the service wants two letters
             made["name"] = name
         for ours, theirs in (("command", "entrypoint"), ("args", "command")):
-            if words := given.get(theirs):
-                text = isinstance(words, str)
-                made[ours] = _words(words, f"{path}.{theirs}") if text else [*listed(given, theirs, f"{path}.")]
-        if environment := dict(self.variables(given.get("environment") or (), f"{path}.environment")):
+            words = given.get(theirs)
+            if words in ("", []):
+                self.lost.add(f"{path}.{theirs}", "it is empty, and that of the image is taken")
+            elif isinstance(words, str):
+                made[ours] = _words(words, f"{path}.{theirs}")
+            elif words is not None:
+                parts = enumerate(listed(given, theirs, f"{path}."))
+                made[ours] = [_scalar(word, f"{path}.{theirs}[{number}]") for number, word in parts]
+        environment = dict(self.files_of(given.get("env_file"), f"{path}.env_file"))
+        environment |= self.variables(given.get("environment"), f"{path}.environment")
+        if environment:
             made["env"] = environment
         if given.get("working_dir"):
             made["workDir"] = given["working_dir"]
         for ours, theirs in (("stdin", "stdin_open"), ("tty", "tty")):
-            if given.get(theirs):
+            if _flag(given, theirs, f"{path}."):
                 made[ours] = True
         if given.get("pull_policy"):
             self.pull(made, given["pull_policy"], path)
@@ -216,12 +342,33 @@ class _Project:
 
     def variables(self, given: Any, path: str) -> Iterator[tuple[str, str]]:
         """Yield the variables of either form, ``{A: b}`` or ``[A=b]``."""
-        pairs = given if isinstance(given, Mapping) else dict(_pair(str(each)) for each in given)
-        for name, value in pairs.items():
+        if isinstance(given, list):
+            given = dict(_pair(_scalar(each, f"{path}[{number}]")) for number, each in enumerate(given))
+        elif given is not None and not isinstance(given, Mapping):
+            raise ValueError(f"{path}: it must be a mapping, or a list of NAME=value")
+        for name, value in (given or {}).items():
             if value is None:
                 self.lost.add(f"{path}: {name}", "its value would come from this shell: write it")
             else:
-                yield str(name), str(value).lower() if isinstance(value, bool) else str(value)
+                yield str(name), _scalar(value, f"{path}: {name}")
+
+    def files_of(self, given: Any, path: str) -> Iterator[tuple[str, str]]:
+        """Yield the variables of the files of ``env_file``, which is a name or a list of names."""
+        for number, each in enumerate(given if isinstance(given, list) else [] if given is None else [given]):
+            about = each if isinstance(each, Mapping) else {"path": each}
+            where = f"{path}[{number}]" if isinstance(given, list) else path
+            self.lost.others(about, f"{where}.", ("path", "required"))
+            if self._read is None or not isinstance(about.get("path"), str):
+                raise ValueError(f"{where}: it must be the name of a file")
+            try:
+                text = self._read(about["path"])
+            except FileNotFoundError:
+                if about.get("required", True):
+                    raise ValueError(f"{where}: there is no file {about['path']}") from None
+                continue
+            except (OSError, UnicodeDecodeError) as exc:
+                raise ValueError(f"{where}: {about['path']} cannot be read: {exc}") from None
+            yield from variables_of(text, about["path"], {}).items()
 
     def pull(self, made: dict[str, Any], policy: str, path: str) -> None:
         kept = {"always": "Always", "never": "Never", "missing": "IfNotPresent", "if_not_present": "IfNotPresent"}
@@ -234,9 +381,10 @@ class _Project:
         for number, each in enumerate(listed(given, "ports", f"{path}.")):
             where = f"{path}.ports[{number}]"
             if isinstance(each, Mapping):
-                target, published = each.get("target"), each.get("published")
+                target, published = each.get("target", ""), each.get("published")
                 protocol = each.get("protocol", "tcp")
-                self.lost.others(each, f"{where}.", ("target", "published", "protocol", "name", "app_protocol"))
+                kept = ("target", "published", "protocol", "name", "app_protocol", "mode", "host_ip")
+                self.lost.others(each, f"{where}.", kept)
             else:
                 match = _PORT.fullmatch(str(each))
                 if match is None:
@@ -258,11 +406,9 @@ class _Project:
         made: dict[str, Any] = {}
         cpus = given.get("cpus") or limits.get("cpus") or reserved.get("cpus")
         if cpus:
-            try:
-                amount = Fraction(str(cpus))
-            except (ValueError, ZeroDivisionError):
-                raise ValueError(f"{path}: cpus must be a number, got {cpus!r}") from None
-            made["cpu"] = translation.cpus(amount)
+            if _CPUS.fullmatch(str(cpus)) is None:
+                raise ValueError(f"{path}: cpus must be a number, got {cpus!r}")
+            made["cpu"] = translation.cpus(Fraction(str(cpus)))
         memory = given.get("mem_limit") or limits.get("memory") or reserved.get("memory")
         if memory:
             made["memory"] = translation.mib(_bytes(memory, path))
@@ -273,17 +419,26 @@ class _Project:
             where = f"{path}[{number}]"
             if isinstance(each, Mapping):
                 kind, source, target = each.get("type", "volume"), each.get("source"), each.get("target")
-                readonly = bool(each.get("read_only"))
+                readonly = _flag(each, "read_only", f"{where}.")
+                if kind == "volume":
+                    own = mapping(each, "volume", f"{where}.")
+                    self.lost.others(each, f"{where}.", ("type", "source", "target", "read_only", "volume"))
+                    self.lost.others(own, f"{where}.volume.", ())
             else:
-                source, _, rest = str(each).partition(":")
-                target, _, options = rest.partition(":")
-                kind = "bind" if source.startswith((".", "/", "~")) and target else "volume"
-                readonly = "ro" in options.split(",")
+                source, target, options = _parts(_scalar(each, where))
+                kind = "bind" if source.startswith((".", "/", "~", "\\")) or source[1:2] == ":" else "volume"
+                readonly = "ro" in options
+                if kind == "volume" and (others := [*{*options} - {"ro", "rw", "z", "Z", ""}]):
+                    self.lost.add(where, f"a mount has no option {', '.join(sorted(others))}")
             if kind != "volume" or not source or not target:
                 self.lost.add(where, "only named volumes are mounted: folders of this machine are not on the host")
                 continue
             if source not in self._volumes:
                 raise ValueError(f"{where}: there is no volume {source} under the top-level volumes")
+            if source not in self._mounted:
+                self._mounted.add(source)
+                usual = {"driver": "local", "labels": ANYTHING, "external": ANYTHING}
+                self.lost.others(mapping(self._volumes, source, "volumes."), f"volumes.{source}.", ("name",), usual)
             yield {"name": source, "mountPath": target, **({"readOnly": True} if readonly else {})}
 
 
@@ -313,6 +468,30 @@ def _words(text: str, path: str) -> list[str]:
         return shlex.split(text)
     except ValueError as exc:
         raise ValueError(f"{path}: {str(exc)[:1].lower()}{str(exc)[1:]} in {text!r}") from None
+
+
+def _scalar(value: Any, path: str) -> str:
+    """Return a text of a list or mapping of texts, which may be a number or a boolean in YAML."""
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{path}: it must be a text")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _flag(given: Mapping[str, Any], name: str, at: str) -> bool:
+    """Return a boolean, which may be the text of a variable."""
+    value = given.get(name)
+    word = str(value).lower()
+    if word not in ("true", "yes", "on", "y", "1", "false", "no", "off", "n", "0", "none", ""):
+        raise ValueError(f"{at}{name}: {value!r} is neither true nor false")
+    return word in ("true", "yes", "on", "y", "1")
+
+
+def _parts(mount: str) -> tuple[str, str, Sequence[str]]:
+    """Return source, target and options of a mount. Only a target makes a volume without a name."""
+    drive, rest = (mount[:2], mount[2:]) if re.match(r"[A-Za-z]:[\\/]", mount) else ("", mount)
+    source, _, behind = rest.partition(":")
+    target, _, options = behind.partition(":")
+    return (drive + source, target, options.split(",")) if behind else ("", mount, ())
 
 
 def _pair(text: str) -> tuple[str, str | None]:

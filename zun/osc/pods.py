@@ -6,13 +6,14 @@ Source: the API reference of Kubernetes, Pod v1, and its pages on quantities and
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 from typing import Any
 
 from zun.osc import translation
-from zun.osc.translation import ANYTHING, Lost, Translated, mapping
+from zun.osc.translation import ANYTHING, Lost, Translated, listed, mapping
 
 SIZE_OF_EMPTY = 1024
 """MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
@@ -30,6 +31,8 @@ _UNITS = {
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)([A-Za-z]*)")
 _REFERENCE = re.compile(r"\$?\$\(([^()]+)\)")
 
+_PAGES = "ask for pages of memory with mem_page_size in the placement of the container of a capsule's template"
+_OTHER_RESOURCES = "ask for devices by alias, and for disk by the size of a volume"
 _NO_CONFIG = "there are no ConfigMaps and Secrets here: give the value"
 _OF_CLUSTER: Mapping[str, Any] = {
     "dnsPolicy": "ClusterFirst",
@@ -46,6 +49,7 @@ _OF_CLUSTER: Mapping[str, Any] = {
     "hostPID": False,
     "hostIPC": False,
     "hostUsers": True,
+    "os": {"name": "linux"},
     "shareProcessNamespace": False,
 }
 """Members of a Pod that mean nothing here with these values: a cluster writes them into every Pod."""
@@ -83,6 +87,14 @@ _WHY: Mapping[str, str] = {
     **dict.fromkeys(("serviceAccount", "serviceAccountName"), "there are no service accounts here"),
     "imagePullSecrets": "create a registry with its password instead",
 }
+_ONE = "a capsule is made of one Pod alone"
+_OTHERS: Mapping[str, str] = {
+    "Service": "ports of containers are published anyway; published_ports of the capsule tells where",
+    **dict.fromkeys(("ConfigMap", "Secret"), _NO_CONFIG),
+    "PersistentVolumeClaim": "create the volume before, under the name of the claim",
+    "Namespace": "projects take the place of namespaces",
+}
+"""Kinds of objects that are in one file with a Pod."""
 _TEMPLATED = {
     "Deployment": "its Pod is created once",
     "ReplicaSet": "its Pod is created once",
@@ -90,12 +102,44 @@ _TEMPLATED = {
     "StatefulSet": "its Pod is created once, without claims of volumes",
     "DaemonSet": "its Pod is created once, on one host",
     "Job": "its Pod is created once, and a failure is not counted",
+    "CronJob": "its Pod is created once, now",
 }
 
 
 def is_manifest(given: Any) -> bool:
     """Return whether a document is a manifest of Kubernetes, of whatever kind."""
     return isinstance(given, Mapping) and "apiVersion" in given
+
+
+def of_documents(documents: Sequence[Any]) -> Translated:
+    """Return the capsule for the one Pod or workload among all objects of a file. ``lost`` names the other objects.
+
+    Raise ValueError, naming the path, unless there is one.
+    """
+    objects = [each for document in documents for each in _objects(document)]
+    pods = [each for each in objects if each.get("kind") in ("Pod", *_TEMPLATED)]
+    if len(pods) > 1:
+        raise ValueError(f"it has {len(pods)} Pods, {', '.join(map(_called, pods))}. Give each a file of its own")
+    if not pods:
+        kinds = ", ".join(str(each.get("kind")) for each in objects)
+        raise ValueError(f"kind: {kinds or 'an empty list'} has no containers, a Pod has")
+    template, lost = translated(pods[0])
+    others = (each for each in objects if each is not pods[0])
+    told = (f"{_called(each)}: {_OTHERS.get(str(each.get('kind')), _ONE)}" for each in others)
+    return Translated(template, (*told, *lost))
+
+
+def _objects(document: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the objects of a document, which may be a list of them."""
+    if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
+        raise ValueError("kind: an object of Kubernetes has one, for example Pod")
+    return _list(document, "items", "") if document["kind"].endswith("List") else [document]
+
+
+def _called(given: Mapping[str, Any]) -> str:
+    """Return an object as kubectl names it. Example: ``Service/web``."""
+    name = mapping(given, "metadata", "").get("name")
+    return f"{given.get('kind')}/{name}" if name else str(given.get("kind"))
 
 
 def translated(manifest: Mapping[str, Any]) -> Translated:
@@ -108,11 +152,16 @@ def translated(manifest: Mapping[str, Any]) -> Translated:
     found = _Pod(Lost(_WHY))
     if kind in _TEMPLATED:
         found.lost.add("kind", f"of a {kind} {_TEMPLATED[kind]}")
-        pod, at = mapping(mapping(manifest, "spec", ""), "template", "spec"), "spec.template."
-        name = mapping(manifest, "metadata", "").get("name")
-        pod = {**pod, "metadata": {"name": name, **(pod.get("metadata") or {})}}
-        replicas = manifest["spec"].get("replicas", 1)
-        if replicas != 1:
+        workload, at = mapping(manifest, "spec", ""), "spec."
+        if kind == "CronJob":
+            job = mapping(workload, "jobTemplate", at)
+            workload, at = mapping(job, "spec", f"{at}jobTemplate."), f"{at}jobTemplate.spec."
+        pod, at = mapping(workload, "template", at), f"{at}template."
+        own = mapping(pod, "metadata", at)
+        pod = {**pod, "metadata": {**own, "name": own.get("name") or mapping(manifest, "metadata", "").get("name")}}
+        claims = _list(workload, "volumeClaimTemplates", at.removesuffix("template."))
+        found.volume_names = {mapping(each, "metadata", "").get("name") for each in claims}  # lost with the kind
+        if workload.get("replicas") not in (None, 1):
             found.lost.add("spec.replicas", "a capsule is one")
     elif kind == "Pod":
         pod, at = manifest, ""
@@ -135,13 +184,16 @@ class _Pod:
 
     def __init__(self, lost: Lost) -> None:
         self.lost = lost
+        self.volume_names: Set[Any] = frozenset()
 
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         metadata, spec = mapping(pod, "metadata", at), mapping(pod, "spec", at)
         self.lost.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
         kept = ("containers", "initContainers", "volumes", "restartPolicy", "terminationGracePeriodSeconds")
         self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
-        volumes = dict(self.volumes(_list(spec, "volumes", f"{at}spec."), f"{at}spec.volumes"))
+        volumes_given = _list(spec, "volumes", f"{at}spec.")
+        volumes = dict(self.volumes(volumes_given, f"{at}spec.volumes"))
+        self.volume_names |= {each["name"] for each in volumes_given}
         parts = {
             part: [
                 self.container(each, f"{at}spec.{part}[{number}]", volumes)
@@ -160,10 +212,12 @@ class _Pod:
         if mounted := [{"name": _long(name), **volume} for name, volume in volumes.items() if _long(name) in used]:
             made["volumes"] = mounted
         self.dedicate(spec, at, made)
-        about = {name: metadata[name] for name in ("name", "labels", "annotations") if metadata.get(name)}
-        if "annotations" in about:
-            noted = mapping(metadata, "annotations", f"{at}metadata.")
-            about["annotations"] = {name: text for name, text in noted.items() if name != _APPLIED}
+        about: dict[str, Any] = {"name": metadata["name"]} if metadata.get("name") else {}
+        for part in ("labels", "annotations"):
+            noted = mapping(metadata, part, f"{at}metadata.")
+            texts = {name: text for name, text in noted.items() if name != _APPLIED}
+            if texts:
+                about[part] = {name: _text(text, f"{at}metadata.{part}.{name}") for name, text in texts.items()}
         return {"kind": "capsule", "capsuleVersion": "beta", "metadata": about, "spec": made}
 
     def container(self, given: Any, path: str, volumes: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,8 +226,11 @@ class _Pod:
         kept = ("name", "image", "command", "args", "workingDir", "imagePullPolicy", "env", "ports", "resources",
                 "volumeMounts", "stdin", "tty", "restartPolicy", *PROBES)  # fmt: skip
         self.lost.others(given, f"{path}.", kept, _OF_CLUSTER_IN_CONTAINERS)
-        same = ("name", "image", "command", "args", "stdin", "tty", "restartPolicy")
-        made = {name: given[name] for name in same if given.get(name)}
+        made = {name: given[name] for name in ("name", "image", "stdin", "tty", "restartPolicy") if given.get(name)}
+        for part in ("command", "args"):
+            words = listed(given, part, f"{path}.")
+            if words:
+                made[part] = [_text(word, f"{path}.{part}[{number}]") for number, word in enumerate(words)]
         if len(str(made.get("name", ""))) == 1:  # the service wants two letters
             del made["name"]
         if given.get("workingDir"):
@@ -201,7 +258,9 @@ class _Pod:
             if each.get("valueFrom"):
                 self.lost.add(f"{path}[{number}].valueFrom", _NO_CONFIG)
             else:
-                yield _named(each, f"{path}[{number}]"), str("" if each.get("value") is None else each["value"])
+                value = each.get("value")
+                text = "" if value is None else _text(value, f"{path}[{number}].value")
+                yield _named(each, f"{path}[{number}]"), text
 
     def references(self, given: Mapping[str, Any], env: Mapping[str, str], path: str) -> None:
         """Note ``$(NAME)`` of a variable of the container, which a kubelet would replace. ``$$(NAME)`` is a text."""
@@ -252,8 +311,9 @@ class _Pod:
         requests, limits = mapping(given, "requests", f"{path}."), mapping(given, "limits", f"{path}.")
         self.lost.others(given, f"{path}.", ("requests", "limits"))
         for part, found in (("requests", requests), ("limits", limits)):
-            for name in found.keys() - {"cpu", "memory"}:
-                self.lost.add(f"{path}.{part}.{name}", "ask for devices by alias, and for disk by the size of a volume")
+            for name in sorted(found.keys() - {"cpu", "memory"}):
+                of_pages = str(name).startswith("hugepages-")
+                self.lost.add(f"{path}.{part}.{name}", _PAGES if of_pages else _OTHER_RESOURCES)
         made: dict[str, Any] = {}
         cpu = requests.get("cpu", limits.get("cpu"))
         if cpu is not None:
@@ -288,9 +348,12 @@ class _Pod:
                 self.lost.add(f"{path}.resources", "its CPUs are not its own: all containers must request whole ones")
 
     def volumes(self, given: Sequence[Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        names = [each.get("name") for each in given]
         for number, each in enumerate(given):
             where = f"{path}[{number}]"
-            volume = _named(each, where)
+            volume = _text(_named(each, where), f"{where}.name")
+            if volume in names[:number]:
+                raise ValueError(f"{where}.name: {volume} is given twice")
             kinds = [name for name in each if name != "name"]
             kind = kinds[0] if kinds else "emptyDir"
             value, at = mapping(each, kind, f"{where}."), f"{where}.{kind}"
@@ -301,7 +364,10 @@ class _Pod:
                     mib = translation.mib(amount(value["sizeLimit"], f"{at}.sizeLimit"))
                 else:
                     self.lost.add(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
-                if value.get("medium") == "Memory":
+                medium = value.get("medium") or ""
+                if medium not in ("", "Memory"):
+                    self.lost.add(f"{at}.medium", f"{medium} is not known: it is a file system on disk")
+                if medium == "Memory":
                     yield volume, {"emptyDir": {"medium": "Memory", "sizeLimit": f"{mib}M"}}
                 else:  # which any release of the service knows
                     yield volume, {"local": {"size": f"{mib}M"}}
@@ -316,10 +382,12 @@ class _Pod:
                 self.lost.add(at, _NO_CONFIG if of_config else "no such kind of volume")
 
     def mounts(self, given: Sequence[Any], path: str, volumes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the mounts of volumes that are kept. The volume of another mount is noted already."""
+        """Yield the mounts of volumes that are kept. The volume of another mount is noted already, if there is one."""
         for number, each in enumerate(given):
             where = f"{path}[{number}]"
-            if (volume := _named(each, where)) in volumes:
+            if (volume := _named(each, where)) not in self.volume_names:
+                raise ValueError(f"{where}.name: there is no volume {volume}")
+            if volume in volumes:
                 usual = {"mountPropagation": "None", "recursiveReadOnly": "Disabled"}
                 self.lost.others(each, f"{where}.", ("name", "mountPath", "readOnly"), usual)
                 made = {"name": _long(volume), "mountPath": _named(each, where, "mountPath")}
@@ -352,6 +420,13 @@ def _named(given: Mapping[str, Any], path: str, name: str = "name") -> Any:
     if given.get(name) in (None, ""):
         raise ValueError(f"{path}.{name}: it is missing")
     return given[name]
+
+
+def _text(value: Any, path: str) -> str:
+    """Return a text, which may be a whole number. Raise ValueError for others: which text is ``yes`` or ``1.10``?"""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"{path}: {json.dumps(value, ensure_ascii=False)} is not a text. Put it in quotes")
+    return str(value)
 
 
 def _long(name: str) -> str:

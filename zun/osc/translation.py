@@ -20,11 +20,14 @@ class Translated(NamedTuple):
 
 
 class Lost:
-    """Collects in ``told`` what a capsule does not keep of one document. ``why`` maps a member to the reason."""
+    """Collects in ``told`` what a capsule does not keep of one document. ``why`` maps a member to the reason.
 
-    def __init__(self, why: Mapping[str, str]) -> None:
+    ``extensions`` is how members begin that mean nothing to the program of the document.
+    """
+
+    def __init__(self, why: Mapping[str, str], extensions: str | None = None) -> None:
         self.told: list[str] = []
-        self._why = why
+        self._why, self._extensions = why, extensions
 
     def add(self, path: str, why: str) -> None:
         self.told.append(f"{path}: {why}")
@@ -35,6 +38,8 @@ class Lost:
         """Note the members of ``given`` that are neither ``kept`` nor empty nor have their ``usual`` value."""
         for name, value in given.items():
             if name in kept or value in (None, {}, [], "") or (usual or {}).get(name) in (ANYTHING, value):
+                continue
+            if self._extensions and name.startswith(self._extensions):
                 continue
             self.add(f"{path}{name}", self._why.get(name, "a capsule has no such member"))
 

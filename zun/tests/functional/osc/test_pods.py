@@ -56,7 +56,7 @@ def test_what_is_lost_is_a_warning_with_lenient(tmp_path, caplog):
 
 
 def test_what_is_no_pod_is_refused_and_not_sent(tmp_path):
-    with pytest.raises(exceptions.CommandError, match="cannot become a capsule: kind: 'Service'"):
+    with pytest.raises(exceptions.CommandError, match="cannot become a capsule: kind: Service has no"):
         run(tmp_path, "apiVersion: v1\nkind: Service\n", "--lenient")
 
 
@@ -85,6 +85,42 @@ def test_services_are_created_as_a_capsule(tmp_path, monkeypatch, argv, name):
     template = asked.body["template"]
     assert (asked.version, template["metadata"]) == ("1.41", {"name": name})
     assert template["spec"]["containers"][0]["image"] == "nginx:2"
+
+
+def test_files_beside_the_compose_file_have_its_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZUN_TEST_SHELL", "shell")
+    monkeypatch.delenv("ZUN_TEST_TAG", raising=False)
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / ".env").write_text("ZUN_TEST_TAG=3\nZUN_TEST_SHELL=file\n")
+    (folder / "web.env").write_text("LEVEL='a b'\n")
+    text = "services: {web: {image: 'nginx:$ZUN_TEST_TAG-$ZUN_TEST_SHELL', env_file: web.env, ports: [22]}}\n---\n"
+    (folder / "compose.yaml").write_text(text)
+    answers = {("POST", "/v1/capsules/"): (202, CAPSULE)}
+    (asked,) = asked_by(ComposeUp, [str(folder / "compose.yaml")], answers, "1.51")
+    (container,) = asked.body["template"]["spec"]["containers"]
+    assert (container["image"], container["env"]) == ("nginx:3-shell", {"LEVEL": "a b"})
+
+
+def test_file_for_the_other_command_is_refused_with_its_name(tmp_path):
+    with pytest.raises(exceptions.CommandError, match="compose up"):
+        run(tmp_path, COMPOSE)
+    with pytest.raises(exceptions.CommandError, match="capsule create --file"):
+        up(tmp_path, POD)
+
+
+def test_pod_among_other_objects_is_created_with_lenient(tmp_path):
+    text = f"apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n---\n{POD}---\n"
+    with pytest.raises(exceptions.CommandError, match="\n  Service/web: ports of containers are published anyway"):
+        run(tmp_path, text)
+    (asked,) = run(tmp_path, text, "--lenient")
+    assert asked.body["template"]["metadata"] == {"name": "web"}
+
+
+@pytest.mark.parametrize("text", ["", "kind: [", "a: 1\n---\nb: 1\n"], ids=["empty", "broken", "two"])
+def test_file_that_is_no_template_is_refused_and_not_sent(tmp_path, text):
+    with pytest.raises(exceptions.CommandError, match=r"pod\.yaml cannot become a capsule: "):
+        run(tmp_path, text)
 
 
 def test_cpuset_of_a_service_is_refused_with_a_hint(tmp_path):

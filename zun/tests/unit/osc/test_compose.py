@@ -5,11 +5,16 @@ import pytest
 import yaml
 
 from zun.api.schemas import capsules as schemas
-from zun.osc.compose import interpolated, translated
+from zun.osc.compose import interpolated, of_document, translated, variables_of
 
 
 def one(**members):
     return {"services": {"web": {"image": "nginx", **members}}}
+
+
+def data(volume, mount):
+    """A file with one volume, and its mount."""
+    return {**one(volumes=[mount]), "volumes": {"data": volume}}
 
 
 def capsule_of(document):
@@ -142,6 +147,15 @@ def test_longest_time_to_end_is_that_of_the_capsule():
         ),
         ({**one(), "networks": {"front": {}}}, "networks: all services share"),
         (one(build=".", image="nginx"), "services.web.build: an image is not built here"),
+        (one(entrypoint=""), "services.web.entrypoint: it is empty, and that of the image is taken"),
+        (one(command=[]), "services.web.command: it is empty, and that of the image is taken"),
+        (one(volumes=["C:\\src:/src"]), "services.web.volumes[0]: only named volumes"),
+        (data({}, "data:/d:ro,nocopy"), "services.web.volumes[0]: a mount has no option nocopy"),
+        (
+            data({}, {"type": "volume", "source": "data", "target": "/d", "volume": {"subpath": "a"}}),
+            "services.web.volumes[0].volume.subpath: a capsule has no such member",
+        ),
+        (data({"driver_opts": {"type": "nfs"}}, "data:/d"), "volumes.data.driver_opts: a capsule has no such member"),
         (one(pull_policy="build"), "services.web.pull_policy: build is not known"),
     ],
 )
@@ -155,6 +169,17 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
     ("document", "words"),
     [
         ({}, "services: a compose file has one at least"),
+        ({"services": [{"image": "nginx"}]}, "services: it must be a mapping"),
+        (one(profiles=["debug"]), "services: all have profiles, and nothing is started"),
+        (one(environment="A=b"), "services.web.environment: it must be a mapping, or a list of NAME=value"),
+        (one(environment=[{"A": "b"}]), r"services.web.environment\[0\]: it must be a text"),
+        (one(environment={"A": ["b"]}), "services.web.environment: A: it must be a text"),
+        (one(command=["a", None]), r"services.web.command\[1\]: it must be a text"),
+        (one(tty="maybe"), "services.web.tty: 'maybe' is neither true nor false"),
+        (one(env_file="none.env"), "services.web.env_file: there is no file none.env"),
+        (one(env_file=["set.env", 5]), r"services.web.env_file\[1\]: it must be the name of a file"),
+        (one(cpus="1e999999999"), "services.web: cpus must be a number"),
+        (one(depends_on={"two": {"condition": "service_started"}}), "services.web.depends_on: there is no service two"),
         (one(image=None), "services.web.image: it is missing"),
         ({"services": {"web": {"build": "."}}}, "services.web.image: an image is not built here"),
         (one(cpuset="0-3"), "services.web.cpuset: it names CPUs of a host.*x-placement"),
@@ -182,7 +207,90 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
 )
 def test_what_is_no_compose_file_is_refused_with_the_path(document, words):
     with pytest.raises(ValueError, match=words):
-        translated(document, "project")
+        translated(document, "project", FILES.__getitem__ if "env_file" not in str(document) else read)
+
+
+def read(name):
+    try:
+        return FILES[name]
+    except KeyError:
+        raise FileNotFoundError(name) from None
+
+
+FILES = {"set.env": "A=file\nB=file\n", "more.env": "B=more\n"}
+
+
+def test_files_of_variables_are_read_before_the_environment():
+    files = ["set.env", {"path": "more.env"}, {"path": "none.env", "required": False}]
+    template, lost = translated(one(env_file=files, environment=["C=own"]), "project", read)
+    assert (template["spec"]["containers"][0]["env"], lost) == ({"A": "file", "B": "more", "C": "own"}, ())
+    (container,) = translated(one(env_file="set.env", environment={"A": "own"}), "project", read).template["spec"][
+        "containers"
+    ]
+    assert container["env"] == {"A": "own", "B": "file"}
+
+
+def test_services_of_profiles_and_extensions_are_left_out_without_a_word():
+    document = {**one(**{"x-more": 1, "depends_on": {"debug": {"required": False}}}), "x-common": {"a": 1}}
+    document["services"]["debug"] = {"image": "nginx", "profiles": ["debug"]}
+    (container,) = capsule_of(document)["containers"]
+    assert container["name"] == "web"
+
+
+def test_number_is_the_name_of_a_service():
+    template, _ = translated({"services": {10: {"image": "nginx"}}}, "project")
+    assert template["spec"]["containers"][0]["name"] == "10"
+
+
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("no", False), ("", False), ("true", True)])
+def test_booleans_may_be_texts(text, value):
+    (container,) = capsule_of(one(tty=text))["containers"]
+    assert container.get("tty", False) == value
+
+
+@pytest.mark.parametrize(("folder", "name"), [("My Shop", "myshop"), ("_a.b-c", "ab-c")])
+def test_project_is_called_as_its_folder(folder, name):
+    assert translated(one(), folder).template["metadata"] == {"name": name}
+
+
+def test_folder_without_letters_names_no_project():
+    with pytest.raises(ValueError, match="name: '/', the folder, has none for a capsule"):
+        translated(one(), "/")
+
+
+def test_variable_that_is_not_set_is_listed_once():
+    document = one(environment=["A=$TAG", "B=${TAG}", "C=${SET:-$OTHER}", "D=${SET:+$TAG}"], image="nginx:$TAG")
+    template, lost = of_document(document, {"SET": "1"}, read, "project")
+    assert template["spec"]["containers"][0]["env"] == {"A": "", "B": "", "C": "1", "D": ""}
+    assert lost == ("services.web.image: the variable TAG is not set: its value is empty",)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("A=1\n# no\n\nexport B = 2\r\n", {"A": "1", "B": "2"}),
+        ("A=a#b # c\nB=# c\nC=", {"A": "a#b", "B": "", "C": ""}),
+        ("A='a $X' # c\nB=\"b $A\\n\\$5\"", {"A": "a $X", "B": "b a $X\n$5"}),
+        ("A=\"two\nlines\"\nB=${A:+on}", {"A": "two\nlines", "B": "on"}),
+        ("SHELL_HAS\nSHELL_HAS_NOT", {"SHELL_HAS": "it"}),
+        ("A=${SHELL_HAS}", {"A": "it"}),
+    ],
+)
+def test_variables_of_a_file(text, made):
+    assert variables_of(text, ".env", {"SHELL_HAS": "it"}) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A=1\n=2", "line 2 is no NAME=value"),
+        ("A=\"open", "line 1: the quote is not closed"),
+        ("A=${B", "line 1: the brace of a variable is not closed|line 1: '.{B' is no variable"),
+    ],
+)
+def test_what_is_no_file_of_variables_is_refused_with_the_line(text, words):
+    with pytest.raises(ValueError, match=words):
+        variables_of(text, ".env", {})
 
 
 @pytest.mark.parametrize(
@@ -190,7 +298,8 @@ def test_what_is_no_compose_file_is_refused_with_the_path(document, words):
     [
         ("$TAG", "1"), ("${TAG}", "1"), ("a-${TAG:-2}", "a-1"), ("${NONE:-2}", "2"), ("${NONE-2}", "2"), ("$NONE", ""),
         ("${EMPTY:-2}", "2"), ("${EMPTY-2}", ""), ("${TAG:+on}", "on"), ("${NONE+on}", ""), ("$$TAG", "$TAG"),
-        ("${TAG:?needed}", "1"), (5, 5),
+        ("${TAG:?needed}", "1"), (5, 5), ("${NONE:-${EMPTY:-${TAG}}}!", "1!"), ("${NONE:-a}b}", "ab}"), ("{}", "{}"),
+        ("${TAG:+${TAG}2}", "12"), ("${TAG:-${NONE:?it}}", "1"), ("${NONE:-$$5}", "$5"), ("a$TAG-b", "a1-b"),
     ],
 )  # fmt: skip
 def test_variables_are_replaced(text, made):
@@ -202,3 +311,9 @@ def test_variables_are_replaced(text, made):
 def test_variable_that_must_be_set_is_named(text):
     with pytest.raises(ValueError, match=r"web\[0\]: the variable \w+ is not set: name a tag"):
         interpolated({"web": [text]}, {"EMPTY": ""})
+
+
+@pytest.mark.parametrize("text", ["$", "cost: $5", "${", "${}", "${1A}", "${A!}", "${A:-b", "${A:-${B}"])
+def test_dollar_that_is_no_variable_is_refused(text):
+    with pytest.raises(ValueError, match=r"web\[0\]: (.* is no variable. Write \$\$|the brace of a variable is not)"):
+        interpolated({"web": [text]}, {})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.api.schemas import capsules as schemas
-from zun.osc.pods import amount, is_manifest, translated
+from zun.osc.pods import amount, is_manifest, of_documents, translated
 
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -252,6 +252,83 @@ def test_what_is_no_pod_is_refused_with_the_path(manifest, words):
 def test_variable_without_a_value_is_empty():
     template, lost = translated(one(env=[{"name": "EMPTY", "value": None}, {"name": "ZERO", "value": 0}]))
     assert (template["spec"]["containers"][0]["env"], lost) == ({"EMPTY": "", "ZERO": "0"}, ())
+
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"}}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap"}
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [[SERVICE, pod(), CONFIG], [{"apiVersion": "v1", "kind": "List", "items": [SERVICE, pod()]}, CONFIG]],
+    ids=["documents", "list"],
+)
+def test_objects_beside_the_pod_are_listed(documents):
+    template, lost = of_documents(documents)
+    assert template == translated(pod()).template
+    assert [each.partition(": ")[0] for each in lost] == ["Service/front", "ConfigMap"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ([pod(), {**pod(), "kind": "Deployment"}], "it has 2 Pods, Pod/web, Deployment/web. Give each a file"),
+        ([SERVICE, CONFIG], "kind: Service, ConfigMap has no containers, a Pod has"),
+        ([{"apiVersion": "v1", "kind": "List"}], "kind: an empty list has no containers"),
+        ([pod(), {"a": "b"}], "kind: an object of Kubernetes has one"),
+        ([pod(), "text"], "kind: an object of Kubernetes has one"),
+        ([{"apiVersion": "v1", "kind": "PodList", "items": {"a": 1}}], "items: it must be a list of objects"),
+    ],
+)
+def test_file_without_one_pod_is_refused(documents, words):
+    with pytest.raises(ValueError) as caught:
+        of_documents(documents)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("metadata", [None, {"name": None}, {"labels": {"a": "b"}}], ids=["none", "null", "other"])
+def test_pod_of_a_workload_has_the_name_of_the_workload(metadata):
+    template = {"metadata": metadata, "spec": pod()["spec"]}
+    job = {"kind": "CronJob", "metadata": {"name": "night"}, "spec": {"jobTemplate": {"spec": {"template": template}}}}
+    made, lost = translated(job)
+    assert made["metadata"]["name"] == "night" and lost == ("kind: of a CronJob its Pod is created once, now",)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (one(volumeMounts=[{"name": "data", "mountPath": "/d"}]), "spec.containers[0].volumeMounts[0].name: there is"),
+        (pod(volumes=[{"name": "data"}, {"name": "data"}]), "spec.volumes[1].name: data is given twice"),
+        (one(command="sleep 5"), "spec.containers[0].command: it must be a list"),
+        (one(args=5), "spec.containers[0].args: it must be a list"),
+        (one(args=["a", True]), "spec.containers[0].args[1]: true is not a text. Put it in quotes"),
+        (one(env=[{"name": "A", "value": True}]), "spec.containers[0].env[0].value: true is not a text"),
+        (one(env=[{"name": "A", "value": {"b": "ä"}}]), 'spec.containers[0].env[0].value: {"b": "ä"} is not a text'),
+        (pod(metadata={"labels": {"version": 1.10}}), "metadata.labels.version: 1.1 is not a text"),
+        (pod(metadata={"labels": ["a"]}), "metadata.labels: it must be a mapping"),
+    ],
+)  # fmt: skip
+def test_what_kubectl_refuses_is_refused_with_the_path(manifest, words):
+    with pytest.raises(ValueError) as caught:
+        translated(manifest)
+    assert str(caught.value).startswith(words)
+
+
+def test_claims_of_a_stateful_set_are_known_volumes():
+    spec = one(volumeMounts=[{"name": "data", "mountPath": "/d"}])["spec"]
+    workload = {"template": {"spec": spec}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    made, lost = translated({"kind": "StatefulSet", "spec": workload})
+    assert "volumeMounts" not in made["spec"]["containers"][0]
+    assert lost == ("kind: of a StatefulSet its Pod is created once, without claims of volumes",)
+
+
+def test_unknown_medium_and_huge_pages_are_listed():
+    manifest = one(resources={"limits": {"hugepages-2Mi": "64Mi"}}, volumeMounts=[{"name": "data", "mountPath": "/d"}])
+    manifest["spec"]["volumes"] = [{"name": "data", "emptyDir": {"medium": "HugePages", "sizeLimit": "1Mi"}}]
+    made, lost = translated(manifest)
+    assert made["spec"]["volumes"] == [{"name": "data", "local": {"size": "1M"}}]
+    assert lost[0].startswith("spec.volumes[0].emptyDir.medium: HugePages is not known")
+    assert lost[1].startswith("spec.containers[0].resources.limits.hugepages-2Mi: ask for pages of memory with mem")
 
 
 def test_manifest_is_told_from_a_template():
