@@ -48,6 +48,6 @@ setuptools.setup(
     python_requires=setup["metadata"]["python_requires"],
     packages=packages(),
     package_dir={"zun": "../zun"},
-    install_requires=["python-openstackclient>=7.0", "python-zunclient>=5.0"],
+    install_requires=["python-openstackclient>=7.0", "python-zunclient>=5.0", "PyYAML>=6.0"],
     entry_points={GROUP: setup["entry_points"][GROUP].strip().splitlines()},
 )

@@ -174,7 +174,7 @@ class Logs(command.Command):
                 name = short_name(capsule, each)
                 log = logs.setdefault(each["uuid"], Log(parsed_args.tail, parsed_args.since))
                 lines, why = self._read(client, each, log)
-                if why is not None and f"{name}: {why}" not in told:
+                if why is not None and f"{name}: {why}" not in told and not self._is_leaving(client, ident):
                     told.add(f"{name}: {why}")
                     self._tell(f"{name}: {why}")
                 unread += lines is None
@@ -207,8 +207,18 @@ class Logs(command.Command):
             return log.new(lines_of(str(answer or ""))), None
         except zun_exceptions.NotFound:
             return (), None  # deleted a moment ago, which the next round tells
+        except zun_exceptions.BadRequest as exc:  # the question is wrong, for every container
+            raise exceptions.CommandError(str(exc)) from None
         except (zun_exceptions.ClientException, zun_exceptions.ConnectionError) as exc:
             return None, f"its log cannot be read: {exc}"
+
+    @staticmethod
+    def _is_leaving(client: Any, ident: str) -> bool:
+        """Return whether the capsule is deleted: then its logs go one by one, and the next round tells its end."""
+        try:
+            return str(client.capsules.get(ident).status) == "Deleting"
+        except zun_exceptions.NotFound:
+            return True
 
     @staticmethod
     def _tell(text: str) -> None:

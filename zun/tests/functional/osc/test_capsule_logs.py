@@ -40,7 +40,8 @@ class Client:
 
     def _answer(self, path):
         reply = self._api.get(path)
-        for status, error in ((404, zun_exceptions.NotFound), (409, zun_exceptions.Conflict)):
+        known = {400: zun_exceptions.BadRequest, 404: zun_exceptions.NotFound, 409: zun_exceptions.Conflict}
+        for status, error in known.items():
             if reply.status == status:
                 raise error(reply.error["detail"])
         assert reply.status == 200, reply.body
@@ -144,6 +145,34 @@ def test_follow_ends_when_the_capsule_is_deleted(cloud, client, web, context, ca
 
     assert shown(client, "web", "--follow", rounds=[delete]) == []
     assert capsys.readouterr().err == "Capsule web was deleted.\n"
+
+
+def test_logs_that_go_with_their_capsule_are_no_errors(cloud, client, web, capsys, monkeypatch):
+    _, first, _ = web
+    write(cloud, first, "before")
+
+    def leave():
+        """The objects are gone, and the rows are not: that of the capsule says so by the next look."""
+        asked = []
+
+        def get(ident):
+            asked.append(ident)
+            if len(asked) > 3:
+                raise zun_exceptions.NotFound("it is gone")
+            found = Client.get(client, ident)
+            return types.SimpleNamespace(**{**vars(found), "status": "Running" if len(asked) == 1 else "Deleting"})
+
+        monkeypatch.setattr(client, "get", get)
+        cloud.drivers["one"].fail("logs", zun_errors.Conflict("it is gone"), times=2)
+
+    assert shown(client, "web", "--follow", rounds=[leave, lambda: None]) == ["alpha-1 | before"]
+    assert capsys.readouterr().err == "Capsule web was deleted.\n"
+
+
+def test_wrong_question_is_one_error(client, web, capsys):
+    with pytest.raises(exceptions.CommandError, match="since: give seconds since 1970"):
+        shown(client, "web", "--since", "yesterday")
+    assert capsys.readouterr().err == ""
 
 
 def test_one_log_that_cannot_be_read_does_not_hide_the_others(cloud, client, web, capsys):
