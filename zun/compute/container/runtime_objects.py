@@ -42,7 +42,7 @@ LOG = logging.getLogger(__name__)
 SANDBOX_IMAGE = (
     "The host cannot get image {}, which keeps the network of every capsule. Nothing is wrong with the template. Tell "
     "the operator: pull that image on the host, or set [capsule] sandbox_image of zun-api to one in a registry that "
-    "the hosts reach. The log of zun-compute has the registry's answer."
+    "the hosts reach and that [docker] allows. The log of zun-compute has the registry's answer."
 )
 
 
@@ -91,10 +91,12 @@ class RuntimeObjects:
         name = source.name
         try:
             image = self._images.ensure(context, container.project_id, source, seen_now_and_then(container))
-        except (exceptions.ImageNotFound, exceptions.DockerError) as exc:
-            if container.kind != Kind.CAPSULE:
-                raise
-            raise type(exc)(SANDBOX_IMAGE.format(name)) from exc
+        except (exceptions.Invalid, exceptions.DockerError) as exc:
+            if container.kind == Kind.CAPSULE:
+                raise type(exc)(SANDBOX_IMAGE.format(name)) from exc
+            if container.capsule_uuid is not None:  # the reason is that of the whole capsule
+                raise type(exc)(f"Container {container.name}: {exc}") from exc
+            raise
         container.status_detail = None
         if instead:  # the image is here: from now on nothing slow can fail
             with self._pool.leaving(container.uuid):

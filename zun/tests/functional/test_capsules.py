@@ -128,6 +128,19 @@ def test_init_containers_run_one_after_another_and_first(cloud, context):
     assert all(sets(cloud, each)[0] <= whole for each in rows)
 
 
+def test_registry_that_is_not_allowed_says_whose_image_it_has(cloud, context):
+    refused = exceptions.InvalidValue("image: no images may come from registry.example.org.")
+    driver = cloud.drivers["one"]
+    driver.images = {"pause": ImageFacts("sha256:pause")}
+    driver.fail("pull_image", refused)
+    row, _ = settled(cloud, submit(cloud, context, member(1.0, name="capsule-web-log")), "Error")
+    assert row["status_reason"].startswith("Container capsule-web-log: image: no images may come from")
+    driver.images = {}
+    driver.fail("pull_image", refused)
+    row, _ = settled(cloud, submit(cloud, context, member(1.0), name="second"), "Error")
+    assert "Nothing is wrong with the template" in row["status_reason"]
+
+
 def test_a_failed_init_container_ends_the_capsule(cloud, context):
     uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["false"]), member(1.0))
     row, members = settled(cloud, uuid, "Error")
@@ -139,11 +152,11 @@ def test_a_failed_init_container_ends_the_capsule(cloud, context):
 
 @pytest.mark.parametrize(
     ("there", "reason", "hint"),
-    [((), "The host cannot get image pause", True), (("pause",), "could not be found", False)],
+    [((), "The host cannot get image pause", True), (("pause",), "Container capsule-web-log: Image ", False)],
 )
 def test_a_missing_image_says_whose_it_is(cloud, context, there, reason, hint):
     cloud.drivers["one"].images = {name: ImageFacts(f"sha256:{name}") for name in there}
-    row, _ = settled(cloud, submit(cloud, context, member(1.0)), "Error")
+    row, _ = settled(cloud, submit(cloud, context, member(1.0, name="capsule-web-log")), "Error")
     assert reason in row["status_reason"]
     assert ("[capsule] sandbox_image" in row["status_reason"]) is hint
 
