@@ -117,6 +117,9 @@ stop_all() {
         for name in $(osc appcontainer list --all-projects -f value -c uuid 2>/dev/null); do
             osc appcontainer delete --force --all-projects "$name" >/dev/null || true
         done
+        for name in $(osc appcontainer capsule list --all-projects -f value -c uuid 2>/dev/null); do
+            osc appcontainer capsule delete --force "$name" >/dev/null || true
+        done
         wait_until 30 no_containers || warn "some containers of the demo are left: docker ps --filter name=zun-"
     fi
     if running zun-allinone; then say "Stopping zun-allinone"; fi
@@ -133,7 +136,13 @@ stop_all() {
     fi
     rm -rf "$DEMO"
 }
-no_containers() { [ -z "$(osc appcontainer list --all-projects -f value -c uuid)" ]; }
+no_containers() {
+    local noun
+    for noun in "" capsule; do
+        # shellcheck disable=SC2086 # containers have no noun
+        [ -z "$(osc appcontainer $noun list --all-projects -f value -c uuid)" ] || return 1
+    done
+}
 
 main() {
     local once=false host
