@@ -194,7 +194,7 @@ class Containers:
 
     def show(self, call: Call) -> Answer:
         everywhere = all_projects.permitted(call, "container:get_one_all_projects")
-        row = db.find(call.context, call.parameters["ident"], all_projects=everywhere)
+        row = db.find(call.context, call.parameters["ident"], all_projects=everywhere, members=True)
         call.access.require("container:get_one", row)
         visible = one_container.visible(call.access, row)
         state = one_container.state(visible, *(row[name] for name in db.REVISION_COLUMNS))

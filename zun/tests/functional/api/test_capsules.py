@@ -464,7 +464,8 @@ def test_capsules_and_containers_are_apart(api, admin_api, small):
     container = api.post("/v1/containers", {"image": "demo", "name": "alone"}).json["uuid"]
     for ident in (small, "small", member["uuid"], member["name"]):
         for client in (api, admin_api):
-            assert client.get(f"/v1/containers/{ident}").refusal == (404, "container-not-found")
+            if ident != member["uuid"]:
+                assert client.get(f"/v1/containers/{ident}").refusal == (404, "container-not-found")
             told = (409, "conflict") if ident == member["uuid"] else (404, "container-not-found")
             assert client.delete(f"/v1/containers/{ident}").refusal == told
     for ident in (container, "alone", member["uuid"], member["name"], MISSING):
@@ -474,6 +475,16 @@ def test_capsules_and_containers_are_apart(api, admin_api, small):
     # The capsule's container counts, its sandbox does not.
     in_use = api.get("/v1/quotas/demo?usages=1").json
     assert (in_use["containers"]["in_use"], in_use["cpu"]["in_use"]) == (2, 2.0)
+
+
+def test_container_of_a_capsule_is_shown_by_its_uuid(api, admin_api, small):
+    (member,) = api.get(f"{PATH}/{small}").json["containers"]
+    shown = api.get(f"/v1/containers/{member['uuid']}").json
+    assert {**shown, **member, "links": None} == {**shown, "links": None}
+    assert api.in_project("other").get(f"/v1/containers/{member['uuid']}").refusal == (404, "container-not-found")
+    everywhere = f"/v1/containers/{member['uuid']}?all_projects=1"
+    assert admin_api.get(everywhere).json["uuid"] == member["uuid"]
+    assert api.get(everywhere).refusal == (403, "policy-not-authorized")
 
 
 def test_others_do_not_see_it(api, small):
