@@ -7,10 +7,11 @@ import logging
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from cliff.columns import FormattableColumn
 from osc_lib import exceptions
 from osc_lib.command import command
 from zunclient import api_versions
@@ -36,7 +37,28 @@ def _add_lenient(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class CreateCapsule(tables.One, capsules.CreateCapsule):
+class _Members(FormattableColumn[list[dict[str, Any]]]):
+    """The containers of a capsule. A person sees a line for each; the other formats have all members."""
+
+    def human_readable(self) -> str:
+        return "\n".join(
+            " ".join(str(each[name]) for name in ("uuid", "name", "status", "status_detail") if each.get(name))
+            for each in self._value
+        )
+
+
+class _One(tables.One):
+    """Mixin for a command that prints one capsule."""
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]) -> int:
+        values = [
+            _Members(value) if name in ("containers", "init_containers") and value else value
+            for name, value in zip(column_names, data, strict=True)
+        ]
+        return super().produce_output(parsed_args, column_names, values)
+
+
+class CreateCapsule(_One, capsules.CreateCapsule):
     """Create a capsule"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -142,7 +164,7 @@ def _needs(spec: dict[str, Any]) -> tuple[str, api_versions.APIVersion] | None:
     return ("placement", versions.PLACEMENT_VERSION) if placed else None
 
 
-class ShowCapsule(tables.One, capsules.ShowCapsule):
+class ShowCapsule(_One, capsules.ShowCapsule):
     """Show a capsule"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -269,14 +269,19 @@ class DeleteCapsule(Each, capsules.DeleteCapsule):
             help="Do not wait for its containers to end, also if a deletion waits for them already (needs a server "
             "with microversion 1.51).",
         )
+        parser.add_argument(
+            "--all-projects", action="store_true", help="Delete capsules of any project, by uuid. For administrators."
+        )
         return parser
 
     def act(self, client: Any, name: str, parsed_args: argparse.Namespace) -> None:
+        query = "&".join(f"{each}=true" for each in ("force", "all_projects") if getattr(parsed_args, each))
+        path = f"{urllib.parse.quote(name, safe='')}?{query}".removesuffix("?")
         if not parsed_args.force:
-            client.capsules.delete(name)
+            client.capsules.delete(path)
             return
         http = versions.http_at(client, "--force", versions.POD_MEMBERS_VERSION)
-        http.json_request("DELETE", f"/v1/capsules/{urllib.parse.quote(name, safe='')}?force=true")
+        http.json_request("DELETE", f"/v1/capsules/{path}")
 
 
 class DeleteImage(Each, images.DeleteImage):

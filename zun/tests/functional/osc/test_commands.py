@@ -552,6 +552,20 @@ CAPSULE = {"uuid": "k-1", "name": "web", "status": "Creating", "addresses": {}}
 TEMPLATE = "kind: capsule\nmetadata: {name: web}\nspec: {containers: [{image: busybox}]%s}\n"
 
 
+MEMBER = {"uuid": "m-1", "name": "capsule-web-nginx", "status": "Running", "status_detail": "ready", "cpu": 2}
+
+
+@pytest.mark.parametrize(("argv", "whole"), [([], False), (["-f", "json"], True)], ids=["table", "json"])
+def test_container_is_one_line_of_the_table(argv, whole, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = {**CAPSULE, "containers": [MEMBER, {**MEMBER, "uuid": "m-2", "status_detail": None}]}
+    with serving({("GET", "/v1/capsules/web"): (200, shown)}) as server:
+        text = run(capsules.ShowCapsule, server, "web", *argv)
+    assert ("m-1 capsule-web-nginx Running ready " in text) is not whole
+    assert ("m-2 capsule-web-nginx Running " in text) is not whole
+    assert ('"cpu": 2' in text) is whole
+
+
 @pytest.mark.parametrize(
     ("more", "version"),
     [

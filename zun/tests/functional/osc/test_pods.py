@@ -135,9 +135,16 @@ def test_probes_of_a_pod_are_asked_for_in_their_version(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "version", "query"), [([], "1.40", ""), (["--force"], "1.51", "?force=true")], ids=["waits", "force"]
+    ("argv", "version", "query"),
+    [
+        ([], "1.40", ""),
+        (["--force"], "1.51", "?force=true"),
+        (["--all-projects"], "1.40", "?all_projects=true"),
+        (["--all-projects", "--force"], "1.51", "?force=true&all_projects=true"),
+    ],
+    ids=["waits", "force", "any-project", "both"],
 )
-def test_capsule_is_deleted_with_and_without_hurry(argv, version, query):
+def test_capsule_is_deleted_as_asked(argv, version, query):
     answers = {("DELETE", "/v1/capsules/web"): (204, None)}
     (asked,) = asked_by(DeleteCapsule, ["web", *argv], answers, "1.51")
     assert (asked.method, asked.version, asked.path) == ("DELETE", version, f"/v1/capsules/web{query}")
