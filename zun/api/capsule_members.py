@@ -117,7 +117,7 @@ def planned(
     try:
         placement_request(whole)
     except ValueError as exc:
-        raise wrong(f"spec.placement: {exc}") from None
+        raise wrong(f"spec.placement: {str(exc).replace('member_same', 'same')}") from None
     return whole
 
 
