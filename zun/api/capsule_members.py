@@ -14,7 +14,7 @@ from zun.api.schemas import capsules as schemas
 from zun.common import exceptions
 from zun.common.states import Kind
 from zun.image.driver import ServiceImage
-from zun.objects.placement import CONTAINERS, INITS, MEMBER_SAME, MEMBERS, placement_request
+from zun.objects.placement import CONTAINERS, INITS, MEMBER_SAME, MEMBERS, TITLE, placement_request
 from zun.topology import CPUPolicy, amounts
 from zun.topology.request import MemberSame
 
@@ -132,9 +132,15 @@ def _record(rows: Mapping[str, Fields], group: Sequence[str], most: Most) -> Fie
         "cpu": most(some, "cpu"),
         "memory": most(some, "memory"),
         "placement": {**own, **({"devices": devices} if devices else {})},
+        TITLE: _title([row["name"] for row in some]),
         CONTAINERS: [serving.index(where) for where in group if where in serving],
     }
     return {**record, INITS: True} if len(record[CONTAINERS]) < len(group) else record
+
+
+def _title(names: Sequence[str]) -> str:
+    """Return what messages call containers that are planned together. Example: ``capsule-web-log and 2 more``."""
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
 def _add_volumes(records: Sequence[Fields], own: int, mib: int) -> None:

@@ -24,6 +24,8 @@ EXACT_KEY = "exact"
 MEMBERS = "members"
 """The member of a capsule's ``placement`` that has what is planned for its containers, if they differ: records with
 ``cpu``, ``memory``, ``cpu_policy`` and ``placement`` like a row, and beside these ``CONTAINERS`` and ``INITS``."""
+TITLE = "title"
+"""What messages call a record of ``MEMBERS``."""
 CONTAINERS = "containers"
 """The positions of the containers that run on what a record of ``MEMBERS`` asks for, without init containers."""
 INITS = "init_containers"
@@ -55,7 +57,7 @@ def placement_request(container: Mapping[str, Any], **changes: Any) -> Placement
     """Return the request of ``container`` (an object or a row), with ``changes`` to cpu, memory or cpu_policy."""
     asked = container["placement"] or {}
     if asked.get(MEMBERS):
-        members = [placement_request(each) for each in asked[MEMBERS]]
+        members = [replace(placement_request(each), title=each.get(TITLE, "")) for each in asked[MEMBERS]]
         return PlacementRequest.of_members(members, asked.get(MEMBER_SAME) or MemberSame.NONE)
     cpu = changes.get("cpu", container["cpu"])
     memory = changes.get("memory", container["memory"])

@@ -319,7 +319,7 @@ def _device_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> l
 
 
 def _member_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> list[str]:
-    """Return the words for members that differ. Example: ["with 2 CPUs and 512 MiB for part 1 of the capsule"]."""
+    """Return the words for members that differ. Example: ["with 2 CPUs and 512 MiB for capsule-web-nginx"]."""
     found = []
     if nearest.member_same != wanted.member_same:
         only = nearest.member_same != "none"
@@ -327,7 +327,8 @@ def _member_conditions(nearest: PlacementRequest, wanted: PlacementRequest) -> l
     for number, (near, each) in enumerate(zip(nearest.members, wanted.members, strict=False), 1):
         if near != each:
             asked = amounts.cpus(amounts.text(near.cpus))
-            found.append(f"with {asked} and {near.memory_mib} MiB for part {number} of the capsule")
+            whose = each.title or f"part {number} of the capsule"
+            found.append(f"with {asked} and {near.memory_mib} MiB for {whose}")
     return found
 
 

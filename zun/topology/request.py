@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -99,7 +99,7 @@ class PlacementRequest:
 
     A request with ``members`` is that of a capsule whose containers differ, see ``of_members``. Each member is planned
     as a request of its own, beside the others, and all of them have ``member_same`` in common. The other fields are
-    sums, for whoever needs totals only.
+    sums, for whoever needs totals only. ``title`` of a member is what messages call it.
     """
 
     cpus: float
@@ -122,6 +122,7 @@ class PlacementRequest:
     memory_bandwidth: int = 0
     members: tuple[PlacementRequest, ...] = ()
     member_same: str = "none"
+    title: str = field(default="", compare=False)
 
     @classmethod
     def of_members(cls, members: Sequence[PlacementRequest], same: str = "none") -> Self:

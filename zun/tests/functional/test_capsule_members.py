@@ -155,7 +155,11 @@ def test_a_refusal_is_one_for_the_whole_capsule(cloud):
     assert "without spec.placement.same would fit now" in row["status_reason"]
     assert {each["status"] for each in members} == {"Error"} and row["cpuset"] is None
     uuid = create(cloud, dedicated(3), dedicated(5))
-    assert "part 2 of 2 of the capsule: no cell has 5 CPUs free" in settled(cloud, uuid, "Error")[0]["status_reason"]
+    row, members = settled(cloud, uuid, "Error")
+    assert f" for {members[1]['name']}: no cell has 5 CPUs free" in row["status_reason"]
+    uuid = create(cloud, box(1, 8000), box(1, 8000), dedicated(1))
+    row, members = settled(cloud, uuid, "Error")
+    assert f" for {members[0]['name']} and 1 more: " in row["status_reason"]
 
 
 def test_agent_and_hosts_go_on_after_a_restart(cloud):

@@ -115,9 +115,13 @@ def _why(
 
 
 def _named(request: PlacementRequest, number: int) -> str:
-    """Return the words for one member. Example: "2 CPUs and 512 MiB, part 1 of 3 of the capsule"."""
+    """Return the words for one member. Examples: "2 CPUs and 512 MiB for capsule-web-nginx", or without a title "2 CPUs
+    and 512 MiB, part 1 of 3 of the capsule".
+    """
     member = request.members[number - 1]
     asked = f"{amounts.cpus(amounts.text(member.cpus))} and {member.memory_mib} MiB"
+    if member.title:
+        return f"{asked} for {member.title}"
     return f"{asked}, part {number} of {len(request.members)} of the capsule"
 
 
