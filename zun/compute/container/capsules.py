@@ -15,7 +15,7 @@ from zun.common.context import RequestContext
 from zun.common.mounts import memory_mib, mounts_of
 from zun.common.naming import named
 from zun.common.probes import Role, is_sidecar, probes_of
-from zun.common.states import ALIVE, Kind, Status
+from zun.common.states import ALIVE, RUNS, Kind, Status
 from zun.compute.container.device_rules import shared_out
 from zun.compute.container.prober import Prober
 from zun.compute.container.runtime_objects import RuntimeObjects
@@ -30,6 +30,8 @@ from zun.topology.parting import beside, parted, resized_part
 LOG = logging.getLogger(__name__)
 
 ANEW = "Create the capsule anew with another template, and delete this one."
+
+STARTS_UP = "The start-up probe of sidecar {} has not succeeded yet."
 
 _RUNS = ALIVE | {Status.RESTARTING}
 
@@ -157,7 +159,7 @@ class CapsuleMembers:
             if member.status == Status.CREATING:
                 self._run(context, member)
             if is_sidecar(member) and not self._has_started(member):
-                capsule.status_reason = f"The start-up probe of sidecar {member.name} has not succeeded yet."
+                capsule.status_reason = STARTS_UP.format(member.name)
                 return False
         return True
 
@@ -168,18 +170,40 @@ class CapsuleMembers:
         state = self._prober.seen(sidecar, self._driver.show(sidecar))
         return state is not None and state.health is not None and state.health.started
 
+    def awaited(self, context: RequestContext, member: Container) -> str | None:
+        """Return the uuid of the sidecar that must start up before a member is started. None: it need not wait.
+
+        Nobody waits for a sidecar that somebody has stopped or paused, or that failed. A member that runs does not wait
+        to be restarted.
+        """
+        if is_sidecar(member):
+            return None
+        for each in Container.list_by_capsule(context, str(member.capsule_uuid)):
+            waits = is_sidecar(each) and each.request.get("run", True) and each.status in RUNS | {Status.STOPPED}
+            try:
+                if waits and not self._has_started(each):
+                    state = self._driver.show(member)
+                    return None if state is None or state.pid else each.uuid
+            except exceptions.ZunError as exc:
+                LOG.info("Container %s could not be asked for: %s", each.uuid, exceptions.first_line(exc))
+                return None  # the start fails for the same reason
+        return None
+
     def forget(self, context: RequestContext, capsule: Container) -> None:
         """Ask no probes of a capsule that is deleted: processes that are told to end need not answer."""
         for member in Container.list_by_capsule(context, capsule.uuid):
             self._prober.forget(member.uuid)
 
     def serves_nobody(self, context: RequestContext, member: Container) -> bool:
-        """Return whether ``member`` is a sidecar of containers that have all ended, and are not started again."""
+        """Return whether ``member`` is a sidecar of containers that have all ended, and are not started again.
+
+        A container with a task state waits for its sidecars to start up.
+        """
         if not is_sidecar(member):
             return False
         own = [each for each in Container.list_by_capsule(context, str(member.capsule_uuid)) if not is_sidecar(each)]
         served = [each for each in own if each.kind == Kind.MEMBER]
-        return bool(served) and all(each.status == Status.STOPPED for each in served)
+        return bool(served) and all(each.status == Status.STOPPED and not each.task_state for each in served)
 
     def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
         """``state`` of a capsule's object, which runs, with the status that its members come to, and why.
@@ -203,7 +227,8 @@ class CapsuleMembers:
         state, part = self._driver.show(member), held_plan(member)
         if state is None or state.started_at is None or capsule.started_at is None or part is None:
             return
-        always = (member.restart_policy or {}).get("Name") == "always" and member.request.get("run", True)
+        wished = member.request.get("run", True) and member.task_state is None  # else it waits for its sidecars
+        always = wished and (member.restart_policy or {}).get("Name") == "always"
         if state.started_at < capsule.started_at and (state.pid or always):
             LOG.warning("The network of capsule %s is a new one; member %s joins it", member.capsule_uuid, member.uuid)
             try:

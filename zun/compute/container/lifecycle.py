@@ -16,7 +16,8 @@ from zun.common.context import RequestContext
 from zun.common.image_reference import join
 from zun.common.naming import named
 from zun.common.probes import grace_of, is_sidecar
-from zun.common.states import Kind, Status, TaskState
+from zun.common.states import RUNS, Kind, Status, TaskState, awaits_reboot
+from zun.compute.container.capsules import STARTS_UP
 from zun.compute.container.networks import Networks, networks_of
 from zun.compute.container.observed import take_over
 from zun.compute.container.operations import TOO_LATE, Operations
@@ -101,8 +102,30 @@ class Lifecycle:
             self._networks.rejoin(container)
         return plan
 
-    def _wake(self, context: RequestContext, member: Container) -> None:
+    def wake(self, context: RequestContext, member: Container, sidecar: str) -> bool:
+        """Start what a member needs, as far as the sidecar that must start up before the member is started.
+
+        The row says what the member waits for. Returns whether everything could be started.
+        """
+        with self._operations.undisturbed(context, member.uuid, capsule=member.capsule_uuid) as current:
+            if current is None:
+                return True
+            try:
+                awaited = self._wake(context, current, sidecar)
+            except exceptions.ZunError as exc:
+                LOG.info("What container %s needs could not be started: %s", member.uuid, exceptions.first_line(exc))
+                return False
+            if not awaits_reboot(current):
+                current.task_state = TaskState.STARTING
+            current.status_reason = STARTS_UP.format(awaited)
+            with contextlib.suppress(exceptions.StatusChanged):
+                current.save(only_from=(current.status,))
+            return True
+
+    def _wake(self, context: RequestContext, member: Container, last: str | None = None) -> str | None:
         """Start what a member needs: the object of its capsule, which has the network, and dismissed sidecars.
+
+        ``last`` is the uuid of the last sidecar to start, whose name is returned. None starts all of them.
 
         The row of the capsule stays as it is: by its old time of start, the next look has the other members join the
         new network.
@@ -113,11 +136,16 @@ class Lifecycle:
             LOG.info("Capsule %s does not run; it is started before its member", capsule.uuid)
             self._objects.start(capsule, self._ready(context, capsule))
         if is_sidecar(member):
-            return
-        for each in Container.list_by_capsule(context, capsule.uuid):
-            if is_sidecar(each) and each.status == Status.STOPPED and each.request.get("run", True):
-                self._objects.start(each, self._ready(context, each))
-                each.save()
+            return None
+        for each in filter(is_sidecar, Container.list_by_capsule(context, capsule.uuid)):
+            if each.status in RUNS | {Status.STOPPED} and each.request.get("run", True):
+                state = self._driver.show(each)
+                if state is not None and state.status == Status.STOPPED:
+                    self._objects.start(each, self._ready(context, each))
+                    each.save()
+            if each.uuid == last:
+                return each.name
+        return None
 
     def rebuild(self, context: RequestContext, container: Container) -> None:
         """Make its object anew, of the image in ``request['rebuild']`` or the row's own, and start it if

@@ -19,7 +19,7 @@ from zun.common import exceptions
 from zun.common.context import RequestContext, admin_context
 from zun.common.departures import uuid_of_left
 from zun.common.probes import is_sidecar
-from zun.common.states import Kind, Status
+from zun.common.states import Kind, Status, awaits_reboot
 from zun.compute.container.capsules import CapsuleMembers
 from zun.compute.container.creation import Creation, Order
 from zun.compute.container.departures import Departures
@@ -29,7 +29,7 @@ from zun.compute.container.operations import TOO_LATE, key_of, row_of
 from zun.compute.container.reconciler import Reconciler
 from zun.compute.container.record import event_of, recorded, unexpected
 from zun.compute.container.resizer import Resizer
-from zun.compute.container.step import LOOKS, Case, Do, Seen, Step, Unseen, Wanted, next_step
+from zun.compute.container.step import LOOKS, Case, Do, Seen, Step, Unseen, Wanted, next_step, starts
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.compute.work.queue import Instead, Lane, Move, Next, Queue
 from zun.objects import Container, ContainerActionEvent
@@ -109,6 +109,7 @@ class Road:
             Do.DISMISS: lambda context, each, step: lifecycle.dismiss(context, each),
             Do.GIVE_BACK: lambda context, each, step: creation.give_back(context, each.uuid),
             Do.START_AGAIN: lambda context, each, step: lifecycle.start_again(context, each),
+            Do.WAKE: self._wake,
             Do.HASTEN: self._hasten,
         }
         self._settle_claim = resizer.settle
@@ -272,8 +273,11 @@ class Road:
         if row is not None and row.capsule_uuid is not None:  # what it holds is its capsule's
             capsule = row_of(context, row.capsule_uuid) if wanted else None
             leaves = capsule is not None and capsule.status == Status.DELETING  # and everything of it, wanted or not
-            over = mine is not None and self._members.serves_nobody(context, mine)
-            return Case(None if leaves else mine, wanted, over=over, **known)
+            if mine is None or leaves:
+                return Case(None, wanted, **known)
+            over = self._members.serves_nobody(context, mine)
+            awaits = self._members.awaited(context, mine) if starts(mine, wanted) else None
+            return Case(mine, wanted, over=over, awaits=awaits, **known)
         agrees = not self._tracker.disagrees(uuid, None if mine is None else held_plan(mine))
         back = mine is not None and self._tracker.usage.claim(uuid_of_left(uuid, self._hostname)) is not None
         return Case(mine, wanted, back=back, **{"agrees": agrees, **known})
@@ -341,6 +345,13 @@ class Road:
         if container.kind == Kind.CAPSULE:
             self._members.forget(context, container)
         self._lifecycle.delete(context, container, **(step.arguments or {"force": True}))
+
+    def _wake(self, context: RequestContext, member: Container, step: Step) -> None:
+        """Start what a member needs before it is started. If that fails, its start tries it once more and fails."""
+        if not self._lifecycle.wake(context, member, step.values["sidecar"]):
+            wanted = self._wanted(context, member.uuid)
+            again = Step(Do.REBOOT if awaits_reboot(member) else Do.START, next(iter(wanted), None))
+            self._performs[again.do](self._context_of(again), member, again)
 
     @contextlib.contextmanager
     def _ends(self, uuid: str, do: Do) -> Iterator[None]:

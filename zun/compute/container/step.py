@@ -38,6 +38,7 @@ class Do(StrEnum):
     ATTACH = "network attach"
     DETACH = "network detach"
     KEEP_STILL = "stop it if the runtime has started it"
+    WAKE = "start what it needs, and wait for its sidecars"
     HASTEN = "end its processes, so that its stop ends"
     END = "end the action, which was done"
     REFUSE = "end the action in an error"
@@ -141,6 +142,7 @@ class Case:
     - ``stopping``: at this moment a step of it waits for processes to end. ``ending``: the step is its deletion.
     - ``over``: it is a sidecar, and the containers that it serves have ended.
     - ``back``: it left for another host and has come back, and this host counts its claim as that of what it left.
+    - ``awaits``: the uuid of the sidecar that must start up before the container is started. None: it need not wait.
     """
 
     row: Mapping[str, Any] | None
@@ -154,6 +156,7 @@ class Case:
     ending: bool = False
     over: bool = False
     back: bool = False
+    awaits: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ class Step:
     values: Mapping[str, Any] = field(default_factory=dict)
     """For COMPARE: the columns of the row that differ from the runtime, with the values of the runtime. For RENEW: the
     ``reason``. For RENEW and DISMISS: the ``seconds`` that the processes have to end, None for those of the runtime.
+    For WAKE: the ``sidecar``.
     """
 
     @property
@@ -212,6 +216,11 @@ def allowed(action: Wanted, row: Mapping[str, Any]) -> bool:
     if half and status not in (TRANSITIONAL - {Status.RESTARTING}) | {Status.DELETED}:
         return True
     return status in ALLOWED[action.action]
+
+
+def starts(row: Mapping[str, Any], wanted: Sequence[Wanted]) -> bool:
+    """Return whether what is done next for the container is to start it."""
+    return awaits_reboot(row) or any(each.action == "start" for each in wanted[:1])
 
 
 def _oldest(case: Case, do: Do) -> Wanted | None:
@@ -314,6 +323,12 @@ RULES = (
     ),
     Rule("its status is Deleted", _is(Status.DELETED), Do.DELETE),
     Rule("its status is Rebuilding", _is(Status.REBUILDING), Do.REBUILD),
+    Rule(
+        "its start or reboot is wanted, and a sidecar that serves it has not started up",
+        lambda case, row: case.awaits and starts(row, case.wanted),
+        lambda case, row: Step(Do.WAKE, values={"sidecar": case.awaits}),
+        Do.WAKE,
+    ),
     Rule("a reboot was accepted", lambda case, row: awaits_reboot(row), Do.REBOOT),
     Rule(
         "an action is wanted",

@@ -178,6 +178,126 @@ def test_sidecar_runs_with_those_that_it_serves(api, cloud, context, driver):
     assert status(proxy) == "Stopped"
 
 
+def with_slow_sidecars(cloud, context, driver, count=1, **served):
+    """Return the uuids of a capsule, its sidecars, which start up when port 80 answers, and two containers."""
+    startup = {"tcpSocket": {"port": 80}, "periodSeconds": 0.02, "timeoutSeconds": 5, "failureThreshold": 100000}
+    request = {"run": True, SIDECAR: True, "probes": {"startup": startup}}
+    others = [member(1.0, **served), member(1.0, **served)]
+    uuid = submit(cloud, context, *(member(1.0, request=request, **ALWAYS) for _ in range(count)), *others)
+    rows = db_capsules.members([uuid])[uuid]
+    for each in rows[:count]:
+        wait_for(lambda each=each: running(driver, each["uuid"]))
+        driver.answer(each["uuid"], 80, b"")
+    settled(cloud, uuid, "Running")
+    return uuid, *(each["uuid"] for each in rows)
+
+
+def running(driver, uuid):
+    found = driver.runtime.objects.get(uuid)
+    return found is not None and bool(found.pid)
+
+
+def stop_all(api, driver, sidecars, served):
+    """Stop the containers, so that their sidecars are stopped as well. These do not start up as before."""
+    for each in served:
+        ask(api, each, "stop")
+        outcome(api, each, "stop")
+    for each in sidecars:
+        wait_for(lambda each=each: status(each) == "Stopped")
+        driver.answer(each, 80, None)
+
+
+def waits_for(sidecar):
+    name = db.get(sidecar)["name"]
+    return lambda uuid: db.get(uuid)["status_reason"] == f"The start-up probe of sidecar {name} has not succeeded yet."
+
+
+@pytest.mark.parametrize("action", ["start", "reboot"])
+def test_started_member_finds_its_sidecar_started_up(api, cloud, context, driver, action):
+    """One after the other, as when the capsule is created; the row says what the member waits for."""
+    uuid, first, second, one, two = with_slow_sidecars(cloud, context, driver, count=2)
+    stop_all(api, driver, [first, second], [one, two])
+    ask(api, one, action)
+    for sidecar in (first, second):
+        wait_for(lambda sidecar=sidecar: waits_for(sidecar)(one))
+        look_now(cloud.agents["one"].parts, uuid)
+        assert running(driver, sidecar) and not running(driver, one)
+        assert running(driver, second) is (sidecar == second)
+        assert db.get(one)["task_state"] == ("container_starting" if action == "start" else "container_rebooting")
+        driver.answer(sidecar, 80, b"")
+    assert outcome(api, one, action) == well(action)
+    wait_for(lambda: (status(one), db.get(one)["task_state"], db.get(one)["status_reason"]) == ("Running", None, None))
+    assert status(two) == "Stopped"
+    ask(api, one, "reboot")  # what runs is restarted at once
+    assert outcome(api, one, "reboot") == well("reboot")
+
+
+def test_nothing_else_waits_for_a_sidecar_that_starts_up(api, cloud, context, driver):
+    _, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
+    stop_all(api, driver, [sidecar], [one, two])
+    ask(api, one, "start")
+    wait_for(lambda: waits_for(sidecar)(one))
+    image = ask(api, two, "commit?repository=mine&tag=1").json["uuid"]
+    assert outcome(api, two, "commit") == well("commit") and db_images.get(image)["status"] == "Available"
+    ask(api, sidecar, "kill")  # from now on it is not to run, and nobody waits for it
+    assert outcome(api, sidecar, "kill") == well("kill")
+    assert outcome(api, one, "start") == well("start")
+    assert (status(one), status(sidecar)) == ("Running", "Stopped")
+
+
+@pytest.mark.parametrize("then", ["deleted", "restarted agent", "sidecar ends", "cannot start"])
+def test_start_that_waits_for_a_sidecar(api, cloud, context, driver, then):
+    uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
+    stop_all(api, driver, [sidecar], [one, two])
+    if then == "cannot start":
+        for _ in range(2):  # it is tried twice
+            driver.fail("start", exceptions.DockerError(error="no such file: /proxy"))
+        ask(api, one, "start")
+        assert outcome(api, one, "start")[0] == "Error"
+        assert "no such file: /proxy" in db.get(one)["status_reason"]
+        ask(api, one, "start")
+        wait_for(lambda: running(driver, sidecar))
+        driver.answer(sidecar, 80, b"")
+        assert outcome(api, one, "start") == well("start") and settled(cloud, uuid, "Running")
+        return
+    ask(api, one, "start")
+    wait_for(lambda: waits_for(sidecar)(one))
+    row = Container.from_row(context, db.get(uuid))
+    if then == "deleted":
+        assert api.delete(f"/v1/capsules/{uuid}").status == 204
+        cloud.gone(row)
+        assert driver.list() == {}
+        return
+    if then == "restarted agent":
+        cloud.stop_agent("one")
+        cloud.start_agent("one")
+        assert not running(driver, one)
+    else:
+        begun = driver.runtime.objects[sidecar].started_at
+        driver.exit(sidecar, 1)  # the runtime starts it again
+        wait_for(lambda: driver.runtime.objects[sidecar].started_at > begun)
+        assert not running(driver, one)
+    driver.answer(sidecar, 80, b"")
+    assert outcome(api, one, "start") == well("start")
+    assert settled(cloud, uuid, "Running")[0]["status_reason"] is None
+
+
+def test_member_that_waits_does_not_join_a_new_network_before(api, cloud, context, driver):
+    uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver, **ALWAYS)
+    for each in (one, two, sidecar, uuid):  # by the engine's own client, so that all of them are to run
+        driver.stop(Container.from_row(context, db.get(each)))
+    wait_for(lambda: {status(each) for each in (one, two, sidecar)} == {"Stopped"})
+    driver.answer(sidecar, 80, None)
+    ask(api, one, "start")
+    wait_for(lambda: waits_for(sidecar)(one))
+    wait_for(lambda: running(driver, two))  # the look that has joined others has come to an end then
+    look_now(cloud.agents["one"].parts, uuid)
+    assert not running(driver, one)
+    driver.answer(sidecar, 80, b"")
+    assert outcome(api, one, "start") == well("start")
+    settled(cloud, uuid, "Running")
+
+
 @pytest.mark.parametrize("timeout", [5, HOUR])
 def test_kill_ends_a_stop_that_waits(api, cloud, context, timeout):
     _, (stubborn, other) = capsule(cloud, context, member(1.0, command=IGNORES_TERM), member(1.0, **ALWAYS))

@@ -254,6 +254,19 @@ def test_the_steps_of_a_member_are_those_of_its_capsule(status):
     assert next_step(Case(row(status, capsule_uuid="c"))) == NOTHING
 
 
+def test_start_waits_for_sidecars_and_nothing_else_does():
+    stopped = row(Status.STOPPED, capsule_uuid="c")
+    start, commit = wanted("start"), wanted("commit", 2, **IMAGE)
+    wake = Step(Do.WAKE, values={"sidecar": "s"})
+    assert next_step(Case(stopped, (start, commit), awaits="s")) == wake
+    assert next_step(Case({**REBOOT, "capsule_uuid": "c"}, (), awaits="s")) == wake
+    waiting = {**stopped, "task_state": TaskState.STARTING}
+    assert next_step(Case(waiting, (start,), awaits="s")) == wake
+    assert next_step(Case(waiting, (start,))) == Step(Do.START, start)
+    assert next_step(Case(stopped, (commit, start), awaits="s")) == Step(Do.COMMIT, commit)
+    assert next_step(Case({**stopped, "status": Status.PAUSED}, (start,), awaits="s")) == Step(Do.REFUSE, start)
+
+
 @pytest.mark.parametrize("status", Status)
 def test_every_case_has_a_step(status):
     """Whatever is wanted, seen and left: a step that changes nothing cannot come for ever."""
