@@ -407,13 +407,17 @@ class Lifecycle:
             if not leftover:
                 self._gone(context, current, networks)
 
-    def hasten_delete(self, container: Container, stop_timeout: int | None) -> None:
-        """End the processes for ``delete`` while a stop waits for them."""
+    def end(self, container: Container) -> None:
+        """End the processes of a container that is to be deleted, while a stop waits for them."""
         with logged("end the processes of", container.uuid), contextlib.suppress(exceptions.Conflict):
-            if stop_timeout is not None:
-                self._driver.stop(container, stop_timeout)
-            else:
-                self._driver.kill(container)
+            self._driver.kill(container)
+
+    def end_within(self, context: RequestContext, container: Container, seconds: int) -> None:
+        """Tell the processes to end within so many seconds, as the deletion does after the stop that waits for them."""
+        try:
+            self._objects.stop(context, container, seconds)
+        except Exception as exc:  # of a thread of its own. The deletion stops them, too
+            LOG.warning("The processes of container %s go on until its deletion: %s", container.uuid, exc)
 
     def _abandon(self, context: RequestContext, container: Container, networks: set[str]) -> None:
         """Hide the container from everybody but this host, which keeps its row as a leftover."""

@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,7 +43,6 @@ STEPS = 20
 """The most steps of one look. What needs more goes on in the next look."""
 
 ARGUMENTS_SECONDS = 10  # within which the message of an API of the release before brings the arguments of an action
-_ENDS = frozenset({"stop", "reboot"})
 _AFTER: Mapping[Do, Mapping[str, Any]] = {
     Do.SETTLE_CLAIM: {"agrees": True},
     Do.SETTLE_NETWORKS: {"plugged": True},
@@ -84,6 +84,7 @@ class Road:
         self._unplugged: set[str] = set()
         self._first: set[str] = set()
         self._ending: dict[str, Do] = {}  # container -> the step of it that waits for its processes now
+        self._until: dict[str, float] = {}  # container -> when the processes, told to end for its deletion, are killed
         self._followers: dict[str, set[str]] = {}  # container -> those whose moves wait for its move
         self._performs: dict[Do, Callable[[RequestContext, Container, Step], object]] = {
             Do.CREATE: lambda context, each, step: creation.resume(context, each.uuid),
@@ -195,7 +196,7 @@ class Road:
             if row is None:
                 return
             with self._lock:
-                ending = self._ending.get(uuid) is Do.DELETE
+                ending = self._ending.get(uuid) is Do.DELETE or uuid in self._until
             step = next_step(Case(row, self._wanted(context, uuid), stopping=True, ending=ending))
             if step.do is Do.NOTHING or step == before:
                 return
@@ -344,7 +345,12 @@ class Road:
         """Delete it. What was accepted is deleted, whatever the runtime says, if nothing says how."""
         if container.kind == Kind.CAPSULE:
             self._members.forget(context, container)
-        self._lifecycle.delete(context, container, **(step.arguments or {"force": True}))
+        how = dict(step.arguments or {"force": True})
+        with self._lock:
+            until = self._until.pop(container.uuid, None)
+        if until is not None and how.get("stop_timeout") is not None:  # all of them were told to end before
+            how["stop_timeout"] = max(0, round(until - time.monotonic()))
+        self._lifecycle.delete(context, container, **how)
 
     def _wake(self, context: RequestContext, member: Container, step: Step) -> None:
         """Start what a member needs before it is started. If that fails, its start tries it once more and fails."""
@@ -364,24 +370,18 @@ class Road:
                 del self._ending[uuid]
 
     def _hasten(self, context: RequestContext, container: Container, step: Step) -> None:
-        """End the processes of what is to be deleted: of a capsule those of members that are stopped, or are to be, and
-        all if it is the capsule that is stopped.
+        """End the processes of what is to be deleted, of a capsule those of all its containers. If they have time to
+        end, another thread waits for them: whoever is in a hurry is heard meanwhile.
         """
-        ending = [container]
-        if container.kind == Kind.CAPSULE:
-            members = Container.list_by_capsule(context, container.uuid)
-            with self._lock:
-                now = {*self._ending}
-            all_of_it = container.uuid in now
-            ending = [
-                each
-                for each in members
-                if all_of_it
-                or each.uuid in now
-                or any(asked.action in _ENDS for asked in self._wanted(context, each.uuid))
-            ]
-        for each in ending:
-            self._lifecycle.hasten_delete(each, step.arguments.get("stop_timeout"))
+        seconds = step.arguments.get("stop_timeout")
+        if seconds is None:
+            for each in Container.list_by_capsule(context, container.uuid) or [container]:
+                self._lifecycle.end(each)
+            return
+        work = self._lifecycle.end_within
+        threading.Thread(target=work, args=(context, container, seconds), name="end", daemon=True).start()
+        with self._lock:
+            self._until[container.uuid] = time.monotonic() + seconds
 
     @staticmethod
     def _context_of(step: Step) -> RequestContext:

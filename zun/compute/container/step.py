@@ -139,7 +139,7 @@ class Case:
     - ``plugged``: its networks are those of its ports, as far as somebody looked.
     - ``first``: nobody has looked at it since the service started.
     - ``compared``: in this look, the row and the runtime have been compared.
-    - ``stopping``: at this moment a step of it waits for processes to end. ``ending``: the step is its deletion.
+    - ``stopping``: at this moment a step of it waits for processes to end. ``ending``: they end for its deletion.
     - ``over``: it is a sidecar, and the containers that it serves have ended.
     - ``back``: it left for another host and has come back, and this host counts its claim as that of what it left.
     - ``awaits``: the uuid of the sidecar that must start up before the container is started. None: it need not wait.

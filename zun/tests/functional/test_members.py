@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actions on one container of a capsule: done in the turn of the capsule, recorded, and taken up after a crash."""
 
+import threading
+import time
+
 import pytest
 
 from zun.api import app as api_app
 from zun.common import exceptions
 from zun.common.context import admin_context
-from zun.common.probes import SIDECAR
+from zun.common.probes import GRACE, SIDECAR
 from zun.common.states import Kind
 from zun.compute.container.step import Do
 from zun.db import capsules as db_capsules
@@ -323,6 +326,48 @@ def test_deletion_of_the_capsule_does_not_wait_for_a_stop(api, cloud, context, d
     assert api.delete(f"/v1/capsules/{uuid}").status == 204
     cloud.gone(row)
     assert driver.list() == {} and db_capsules.members([uuid])[uuid] == []
+
+
+@pytest.mark.parametrize("action", ["stop", "reboot"])
+def test_graceful_deletion_takes_one_grace_period_beside_a_stop(api, cloud, context, driver, action):
+    """Each of the three, the sidecar among them, would take a grace period of its own; so would a restarted one."""
+    grace, told = 3, []
+    stubborn = {"command": IGNORES_TERM, "request": {"run": True, GRACE: grace}}
+    sidecar = {**stubborn, "request": {"run": True, SIDECAR: True}, **ALWAYS}
+    uuid, members = capsule(
+        cloud, context, member(1.0, **sidecar), member(1.0, **stubborn), member(1.0, **stubborn),
+        request={"run": True, GRACE: grace},
+    )  # fmt: skip
+    _, one, _ = members
+    begun = threading.Event()
+    driver.before(action, lambda container: begun.set())
+    ask(api, one, f"{action}?timeout={HOUR}")
+    assert begun.wait(60)
+    row = Container.from_row(context, db.get(uuid))
+    driver.before("delete", lambda container: told.append(time.monotonic()))
+    began = time.monotonic()
+    assert api.delete(f"/v1/capsules/{uuid}").status == 204
+    cloud.gone(row)
+    assert grace - 1 < told[0] - began < grace * 1.6 and driver.list() == {}
+
+
+def test_deletion_tells_all_containers_to_end_while_one_is_stopped(api, cloud, context, driver):
+    """And a second deletion, in a hurry, is heard meanwhile."""
+    told = set()
+    stubborn = {"command": IGNORES_TERM, "request": {"run": True, GRACE: HOUR}}
+    uuid, (one, two) = capsule(
+        cloud, context, member(1.0, **stubborn), member(1.0, **stubborn), request={"run": True, GRACE: HOUR}
+    )
+    ask(api, one, "stop")
+    wait_for(lambda: db.get(one)["task_state"] == "container_stopping")
+    driver.before("stop", lambda container: told.add(container.uuid))
+    row = Container.from_row(context, db.get(uuid))
+    assert api.delete(f"/v1/capsules/{uuid}").status == 204
+    wait_for(lambda: told == {one, two})
+    assert running(driver, one) and running(driver, two)
+    assert api.delete(f"/v1/capsules/{uuid}?force=true").status == 204
+    cloud.gone(row)
+    assert driver.list() == {}
 
 
 @pytest.mark.parametrize("policy", ["always", "no"])
