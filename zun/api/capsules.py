@@ -295,7 +295,10 @@ def _member(
     where: str, given: Mapping[str, Any], placed: Mapping[str, Any], volumes: Mapping[str, Mount], settings: Settings
 ) -> Fields:
     requests = (given.get("resources") or {}).get("requests") or {}
-    ports = [(_port(where, each), each.get("protocol", "TCP").lower()) for each in given.get("ports") or ()]
+    ports = [
+        (_port(f"{where}.ports.{number}", each), each.get("protocol", "TCP").lower())
+        for number, each in enumerate(given.get("ports") or ())
+    ]
     mounted = [_mount(where, each, volumes) for each in given.get("volumeMounts") or ()]
     targets = [mount.destination for mount in mounted]
     if len(set(targets)) < len(targets):
@@ -348,7 +351,7 @@ def _requests(cpu: Range, memory: Range) -> Schema:
 def _port(where: str, given: Mapping[str, Any]) -> int:
     number = int(given["containerPort"])
     if not 1 <= number <= 65535:
-        raise wrong(f"{where}.ports: containerPort {number} is not a port from 1 to 65535")
+        raise wrong(f"{where}.containerPort: it must be a whole number from 1 to 65535, got {number}")
     return number
 
 
@@ -402,7 +405,7 @@ def _cinder(where: str, target: str, given: Mapping[str, Any]) -> Mount:
             raise wrong(f"{where}.autoRemove: only a new volume, one with a size, is deleted with the capsule")
         return Mount(MountKind.CINDER, target, source=ident)
     if size != int(size) or size < 1:
-        raise wrong(f"{where}.size: {size} is not a whole number of GiB from 1 on")
+        raise wrong(f"{where}.size: it must be a whole number of GiB, at least 1, got {size}")
     return Mount(MountKind.CINDER, target, size_mib=int(size) * MIB_PER_GIB, owned=owned)
 
 

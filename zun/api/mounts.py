@@ -19,7 +19,7 @@ from zun.common.units import MIB_PER_GIB
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
 _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _MOST_MIB = 1 << 40
-_SIZE = re.compile(r"([0-9]{1,9})([MG]?)")
+_SIZE = re.compile(r"([0-9]{1,18})([MG]?)")
 
 
 def mounts(
@@ -58,7 +58,7 @@ def size_mib(given: Any, lowest: int, highest: int, *, suffixes: bool) -> int:
         raise ValueError("is not a whole number of GiB" + (", or of MiB as in '64M'" if suffixes else ""))
     size = int(found[1]) * (1 if found[2] == "M" else MIB_PER_GIB)
     if not lowest <= size <= highest:
-        raise ValueError(f"is not between {lowest} and {highest} MiB")
+        raise ValueError(f"is {size} MiB, which is not between {lowest} and {highest} MiB")
     return size
 
 

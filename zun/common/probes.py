@@ -93,7 +93,7 @@ class Probe:
         numbers = {of: given[called] for called, of in _NUMBERS.items() if given.get(called) is not None}
         probe = cls(_TESTS[name](given[name], name), **numbers)
         if role is not Role.READINESS and probe.successes != 1:
-            raise ValueError(f"successThreshold is {probe.successes}: it must be 1, except in a readinessProbe")
+            raise ValueError(f"successThreshold must be 1, except in a readinessProbe, got {probe.successes}")
         return probe
 
     def told(self) -> str:

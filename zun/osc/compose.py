@@ -25,15 +25,15 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "$": "$$"}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgBKMG]?)[bB]?")
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-_CPUS = re.compile(_NUMBER)
+_CPUS = re.compile(f"-?{_NUMBER}")
 _DURATION = re.compile("".join(f"(?:{_NUMBER}{unit})?" for unit in ("h", "m(?!s)", "s", "ms", "us")))
 _LENGTHS = (Fraction(3600), Fraction(60), Fraction(1), Fraction(1, 1000), Fraction(1, 1000000))
 _PERIODS = {
-    "interval": ("periodSeconds", 1, 86400),
-    "timeout": ("timeoutSeconds", 1, 60),
-    "start_period": ("initialDelaySeconds", 0, 86400),
+    "interval": "periodSeconds",
+    "timeout": "timeoutSeconds",
+    "start_period": "initialDelaySeconds",
 }
-"""Times of a health check, with our name and the range of each."""
+"""Times of a health check, with the name of each in a probe."""
 MOST_PORTS = 1000
 """Ports of one range: each is exposed by itself."""
 _PORT = re.compile(r"(?:(?P<published>.*):)?(?P<target>\d+(?:-\d+)?)(?:/(?P<protocol>\w+))?")
@@ -270,9 +270,10 @@ class _Project:
 
     def grace(self, services: Mapping[str, Any]) -> int | None:
         """Return the longest time that a service has to end: a capsule has one. None if no service says it."""
-        path = "services.{}.stop_grace_period"
-        given = {name: (each or {}).get("stop_grace_period") for name, each in services.items()}
-        return max((seconds(text, path.format(name)) for name, text in given.items() if text is not None), default=None)
+        given = {f"services.{name}.stop_grace_period": each.get("stop_grace_period") for name, each in services.items()}
+        found = {path: seconds(text, path) for path, text in given.items() if text is not None}
+        ours = "terminationGracePeriodSeconds"
+        return max((self.lost.within(asked, path, ours) for path, asked in found.items()), default=None)
 
     def probe(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the readiness probe of a health check: it is asked the same, and nothing is restarted for it."""
@@ -285,13 +286,12 @@ class _Project:
             raise ValueError(f"{path}.test: it must be a text, or a list that begins with CMD or CMD-SHELL")
         command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", words[1]]
         made: dict[str, Any] = {"exec": {"command": command}, "periodSeconds": 30, "timeoutSeconds": 30}
-        for name, (ours, lowest, highest) in _PERIODS.items():
-            if given.get(name) is not None:
-                made[ours] = max(lowest, min(seconds(given[name], f"{path}.{name}"), highest))
-        retries = given.get("retries")
-        if retries and not str(retries).isdecimal():
-            raise ValueError(f"{path}.retries: {retries!r} is not a whole number")
-        return {**made, "failureThreshold": int(retries)} if retries else made
+        for name, ours in _PERIODS.items():  # 0 is the default, as for Docker
+            if given.get(name) is not None and (asked := seconds(given[name], f"{path}.{name}")):
+                made[ours] = self.lost.within(asked, f"{path}.{name}", ours)
+        if retries := _whole(given.get("retries")):
+            made["failureThreshold"] = self.lost.within(retries, f"{path}.retries", "failureThreshold")
+        return made
 
     def real_name(self, name: str) -> str:
         return str((self._volumes.get(name) or {}).get("name") or name)
@@ -408,7 +408,9 @@ class _Project:
         if cpus:
             if _CPUS.fullmatch(str(cpus)) is None:
                 raise ValueError(f"{path}: cpus must be a number, got {cpus!r}")
-            made["cpu"] = translation.cpus(Fraction(str(cpus)))
+            if (amount := Fraction(str(cpus))) <= 0:
+                raise ValueError(f"{path}: cpus must be more than 0, got {cpus!r}")
+            made["cpu"] = translation.cpus(amount)
         memory = given.get("mem_limit") or limits.get("memory") or reserved.get("memory")
         if memory:
             made["memory"] = translation.mib(_bytes(memory, path))
@@ -460,7 +462,12 @@ def _numbers(target: Any, protocol: str, path: str) -> Iterator[dict[str, Any]]:
     if not 1 <= len(ports) <= MOST_PORTS:
         raise ValueError(f"{path}: {target!r} is no range of 1 to {MOST_PORTS} ports")
     for port in ports:
-        yield {"containerPort": port, "protocol": protocol.upper()}
+        yield {"containerPort": translation.number(port, path, "port"), "protocol": protocol.upper()}
+
+
+def _whole(value: Any) -> Any:
+    """Return a number that is written as a text, which a variable leaves, as a number, and anything else as it is."""
+    return int(value) if str(value).isdecimal() else value
 
 
 def _words(text: str, path: str) -> list[str]:

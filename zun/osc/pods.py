@@ -13,14 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from zun.osc import translation
-from zun.osc.translation import ANYTHING, Lost, Translated, listed, mapping
+from zun.osc.translation import ANYTHING, RANGES, Lost, Translated, listed, mapping
 
 SIZE_OF_EMPTY = 1024
 """MiB of an ``emptyDir`` without ``sizeLimit``, which a capsule cannot leave open."""
 
-MOST_SECONDS = 60
-"""The longest timeout of a probe."""
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+GRACE = "terminationGracePeriodSeconds"
 PERIODS = ("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold", "failureThreshold")
 
 _UNITS = {
@@ -83,7 +82,7 @@ _WHY: Mapping[str, str] = {
     ),
     **dict.fromkeys(("subPath", "subPathExpr"), "a whole volume is mounted"),
     **dict.fromkeys(("hostPort", "hostIP"), "the host chooses the port; published_ports of the capsule tells it"),
-    "terminationGracePeriodSeconds": "that of the whole Pod counts",
+    GRACE: "that of the whole Pod counts",
     **dict.fromkeys(("serviceAccount", "serviceAccountName"), "there are no service accounts here"),
     "imagePullSecrets": "create a registry with its password instead",
 }
@@ -189,7 +188,7 @@ class _Pod:
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         metadata, spec = mapping(pod, "metadata", at), mapping(pod, "spec", at)
         self.lost.others(metadata, f"{at}metadata.", ("name", "labels", "annotations"), _OF_CLUSTER_IN_METADATA)
-        kept = ("containers", "initContainers", "volumes", "restartPolicy", "terminationGracePeriodSeconds")
+        kept = ("containers", "initContainers", "volumes", "restartPolicy", GRACE)
         self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
         volumes_given = _list(spec, "volumes", f"{at}spec.")
         volumes = dict(self.volumes(volumes_given, f"{at}spec.volumes"))
@@ -206,9 +205,10 @@ class _Pod:
         members = [*parts["initContainers"], *parts["containers"]]
         used = {mount["name"] for each in members for mount in each.get("volumeMounts", ())}
         made: dict[str, Any] = {name: value for name, value in parts.items() if value}
-        for name in ("restartPolicy", "terminationGracePeriodSeconds"):
-            if spec.get(name) is not None:
-                made[name] = spec[name]
+        if spec.get("restartPolicy") is not None:
+            made["restartPolicy"] = spec["restartPolicy"]
+        if spec.get(GRACE) is not None:
+            made[GRACE] = self.lost.within(spec[GRACE], f"{at}spec.{GRACE}", GRACE)
         if mounted := [{"name": _long(name), **volume} for name, volume in volumes.items() if _long(name) in used]:
             made["volumes"] = mounted
         self.dedicate(spec, at, made)
@@ -282,14 +282,18 @@ class _Pod:
             where = f"{path}[{number}]"
             self.lost.others(each, f"{where}.", ("containerPort", "protocol", "name"))
             protocol = str(each.get("protocol") or "TCP").upper()
-            yield {"containerPort": _named(each, where, "containerPort"), "protocol": protocol}
+            port = translation.number(_named(each, where, "containerPort"), f"{where}.containerPort", "port")
+            yield {"containerPort": port, "protocol": protocol}
 
     def probe(self, given: Mapping[str, Any], path: str, ports: Sequence[Any]) -> dict[str, Any]:
         """Return a probe, with numbers in the place of the names of ports. Empty without a probe that is kept."""
         tests = {"exec": ("command",), "httpGet": ("path", "port", "host", "scheme", "httpHeaders"),
                  "tcpSocket": ("port", "host")}  # fmt: skip
         self.lost.others(given, f"{path}.", (*tests, *PERIODS))
-        made = {name: given[name] for name in PERIODS if given.get(name) is not None}
+        # As in Kubernetes, 0 is the default. A text is refused.
+        made: dict[str, Any] = {
+            name: self.lost.within(given[name], f"{path}.{name}", name) for name in PERIODS if given.get(name)
+        }
         for name, kept in tests.items():
             if given.get(name) is None:
                 continue
@@ -298,12 +302,6 @@ class _Pod:
             made[name] = {member: test[member] for member in kept if test.get(member) not in (None, "")}
             if name != "exec":
                 made[name]["port"] = _port_number(test.get("port"), f"{path}.{name}.port", ports)
-        for name, number in made.items():
-            if name in PERIODS and not isinstance(number, int):
-                raise ValueError(f"{path}.{name}: {number!r} is not a whole number")
-        if made.get("timeoutSeconds", 0) > MOST_SECONDS:
-            self.lost.add(f"{path}.timeoutSeconds", f"a probe has {MOST_SECONDS} s at most")
-            made["timeoutSeconds"] = MOST_SECONDS
         return made if made.keys() & tests.keys() else {}
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -362,6 +360,8 @@ class _Pod:
                 mib = SIZE_OF_EMPTY
                 if value.get("sizeLimit"):
                     mib = translation.mib(amount(value["sizeLimit"], f"{at}.sizeLimit"))
+                    if mib < 1:
+                        raise ValueError(f"{at}.sizeLimit must be more than 0, got {value['sizeLimit']!r}")
                 else:
                     self.lost.add(at, f"it has no sizeLimit: it gets {SIZE_OF_EMPTY} MiB")
                 medium = value.get("medium") or ""
@@ -397,10 +397,12 @@ class _Pod:
 def _port_number(port: Any, path: str, ports: Sequence[Any]) -> int:
     """Return the number of a port, which a probe may name."""
     named = next((each.get("containerPort") for each in ports if each.get("name") == port), port)
-    try:
+    lowest, highest = RANGES["port"]
+    if str(named).isdecimal() and lowest <= int(named) <= highest:
         return int(named)
-    except (TypeError, ValueError):
-        raise ValueError(f"{path}: {port!r} is neither a number nor the name of a port of the container") from None
+    raise ValueError(
+        f"{path} must be a number from {lowest} to {highest} or the name of a port of the container, got {port!r}"
+    )
 
 
 def _is_guaranteed(resources: Mapping[str, Any]) -> bool:

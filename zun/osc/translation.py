@@ -11,6 +11,17 @@ from typing import Any, NamedTuple
 ANYTHING = object()
 """In ``usual`` of ``Lost.others``: every value of the member is usual."""
 
+RANGES: Mapping[str, tuple[int, int]] = {
+    "initialDelaySeconds": (0, 86400),
+    "periodSeconds": (1, 86400),
+    "timeoutSeconds": (1, 60),
+    "successThreshold": (1, 100),
+    "failureThreshold": (1, 10000),
+    "terminationGracePeriodSeconds": (0, 3600),
+    "port": (1, 65535),
+}
+"""The lowest and the highest whole number that the service allows."""
+
 
 class Translated(NamedTuple):
     """The template of a capsule, and what of the document it does not keep: each ``path: reason``."""
@@ -42,6 +53,25 @@ class Lost:
             if self._extensions and name.startswith(self._extensions):
                 continue
             self.add(f"{path}{name}", self._why.get(name, "a capsule has no such member"))
+
+    def within(self, value: Any, path: str, name: str) -> int:
+        """Return a whole number of ``RANGES[name]``. A larger one is noted, and the highest returned in its place.
+
+        Raise ValueError, with the path, for anything else.
+        """
+        highest = RANGES[name][1]
+        if isinstance(value, int) and value > highest:
+            self.add(path, f"it is {value}, and a capsule has {highest} at most")
+            return highest
+        return number(value, path, name)
+
+
+def number(value: Any, path: str, name: str) -> int:
+    """Return a whole number of ``RANGES[name]``. Raise ValueError, with the path, for anything else."""
+    lowest, highest = RANGES[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+        raise ValueError(f"{path} must be a whole number from {lowest} to {highest}, got {value!r}")
+    return value
 
 
 def mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:

@@ -180,6 +180,8 @@ def _told(error: jsonschema.ValidationError) -> str:
     schema, given = error.schema, error.instance
     if error.validator in _FORMS and "description" in schema:
         return f"{given!r} is not {schema['description']}"
+    if error.validator in ("type", "minimum", "maximum") and not schema.keys().isdisjoint(("minimum", "maximum")):
+        return f"it must be {_range(schema)}, got {given!r}"
     if error.validator == "enum":
         return f"{given!r} is not one of {', '.join(each for each in schema['enum'] if isinstance(each, str))}"
     if error.validator == "additionalProperties" and "patternProperties" in schema:  # its own text is the expressions
@@ -190,6 +192,17 @@ def _told(error: jsonschema.ValidationError) -> str:
         things = _LONG[error.validator]
         return f"it is too long: it has {len(given)} {things} and may have {error.validator_value}"
     return str(error.message)
+
+
+def _range(schema: Mapping[str, Any]) -> str:
+    """Return in words which numbers a schema allows. Example: ``a whole number from 1 to 60``."""
+    kind = "a whole number" if "integer" in schema["type"] else "a number"
+    match schema:
+        case {"minimum": lowest, "maximum": highest}:
+            return f"{kind} from {lowest} to {highest}"
+        case {"minimum": lowest}:
+            return f"{kind} of at least {lowest}"
+    return f"{kind} of at most {schema['maximum']}"
 
 
 def _cut(text: str) -> str:

@@ -154,7 +154,7 @@ def _uint(lowest: int, highest: int, *, needed: bool = False) -> Field:
             return None
         number = int(value) if value != "" else lowest - 1
         if not lowest <= number <= highest:
-            raise ValueError(f"it must be a whole number from {lowest} to {highest}")
+            raise ValueError(f"it must be a whole number from {lowest} to {highest}, got {value!r}")
         return number
 
     return Field(

@@ -11,7 +11,7 @@ export class ApiError extends Error {
         Object.assign(this, {status, code, title, detail, requestId});
     }
 
-    /** The field that the error names, or "". Example: "cpu" of "cpu: 0 is less than the minimum of 0.1". */
+    /** The field that the error names, or "". Example: "count" of "count: it must be a whole number, got x". */
     get field() {
         const named = /^([a-z_]+)(?:[.[][^:]*)?:|^'([a-z_]+)' is a required/.exec(this.message);
         return named?.[1] ?? named?.[2] ?? "";

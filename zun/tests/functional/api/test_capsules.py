@@ -656,10 +656,21 @@ def test_empty_volumes_on_disk_and_in_memory(api):
     ("members", "said"),
     [
         ({"livenessProbe": {}}, "containers.0.livenessProbe: it needs one of exec, httpGet and tcpSocket"),
-        ({"livenessProbe": {**PROBE, "successThreshold": 2}}, "livenessProbe: successThreshold is 2: it must be 1"),
-        ({"readinessProbe": {"tcpSocket": {"port": 0}}}, "port"),
+        ({"livenessProbe": {**PROBE, "successThreshold": 2}}, "livenessProbe: successThreshold must be 1, except"),
+        (
+            {"readinessProbe": {"tcpSocket": {"port": 0}}},
+            "spec.containers.0.readinessProbe.tcpSocket.port: it must be a whole number from 1 to 65535, got 0",
+        ),
         ({"readinessProbe": {"tcpSocket": {"port": 80, "host": "db.example"}}}, "neither an IP address nor localhost"),
-        ({"readinessProbe": {**PROBE, "timeoutSeconds": 61}}, "timeoutSeconds"),
+        (
+            {"readinessProbe": {**PROBE, "timeoutSeconds": 0}},
+            "spec.containers.0.readinessProbe.timeoutSeconds: it must be a whole number from 1 to 60, got 0",
+        ),
+        ({"readinessProbe": {**PROBE, "timeoutSeconds": 1.5}}, "it must be a whole number from 1 to 60, got 1.5"),
+        (
+            {"ports": [{"containerPort": 80}, {"containerPort": 0}]},
+            "spec.containers.0.ports.1.containerPort: it must be a whole number from 1 to 65535, got 0",
+        ),
         ({"readinessProbe": {"grpc": {"port": 80}}}, "'grpc' was unexpected"),
         ({"readinessProbe": {"httpGet": {"port": 80, "path": "/a b"}}}, "path"),
         ({"readinessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "A", "value": "1\r\nB: 2"}]}}}, "value"),
@@ -677,7 +688,14 @@ def test_a_wrong_probe_or_policy_is_named(api, members, said):
     ("members", "said"),
     [
         ({"initContainers": [{"image": "demo", "livenessProbe": PROBE}]}, "an init container runs to its end"),
-        ({"terminationGracePeriodSeconds": 3601}, "terminationGracePeriodSeconds"),
+        (
+            {"terminationGracePeriodSeconds": 3601},
+            "spec.terminationGracePeriodSeconds: it must be a whole number from 0 to 3600, got 3601",
+        ),
+        (
+            {"volumes": [{"name": "data", "local": {"size": 10**12}}]},
+            "spec.volumes.0.local.size: '1000000000000' is 1024000000000000 MiB, which is not between 1 and",
+        ),
         ({"volumes": [{"name": "data", "emptyDir": {}}]}, "emptyDir.sizeLimit: it is missing"),
         ({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "64M", "medium": "HugePages"}}]}, "medium"),
         ({"initContainers": [{"image": "demo", "name": "twin"}]}, "two containers would be called capsule-small-twin"),

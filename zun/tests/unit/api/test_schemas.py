@@ -193,6 +193,7 @@ def test_messages_stay_short():
             "memory: 1048577 is not between 4 and 8192 MiB, which the operator allows one container",
         ),
         ({"cpu": 10**400}, "cpu: the number is too large"),
+        ({"numa_nodes": 0}, "numa_nodes: it must be a whole number from 1 to 1024, got 0"),
         ({"cpu": "two"}, "cpu: 'two' is not a number of CPUs, for example 2 or 0.5"),
         ({"numa_cpus": "2"}, "numa_cpus: '2' is not a list with one whole number for each cell, for example [2, 3]"),
         ({"mem_page_size": "2M"}, "mem_page_size: '2M' is not small, large, any, or a number of KiB"),

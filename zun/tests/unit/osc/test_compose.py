@@ -106,8 +106,8 @@ def test_services_are_started_after_those_that_they_depend_on():
             {"exec": {"command": ["pg_isready"]}, "periodSeconds": 90, "timeoutSeconds": 2, "failureThreshold": 5,
              "initialDelaySeconds": 120},
         ),
-        ({"test": ["CMD", "true"], "interval": "1h", "timeout": "2m"},
-         {"exec": {"command": ["true"]}, "periodSeconds": 3600, "timeoutSeconds": 60}),
+        ({"test": ["CMD", "true"], "interval": "1h", "timeout": "0s", "retries": "4"},
+         {"exec": {"command": ["true"]}, "periodSeconds": 3600, "failureThreshold": 4}),
         ({"test": ["NONE"]}, None),
         ({"test": "true", "disable": True}, None),
     ],
@@ -133,6 +133,11 @@ def test_longest_time_to_end_is_that_of_the_capsule():
     ("document", "lost"),
     [
         (one(healthcheck={"test": "true", "start_interval": "1s"}), "services.web.healthcheck.start_interval: a caps"),
+        (
+            one(healthcheck={"test": "true", "timeout": "2m"}),
+            "services.web.healthcheck.timeout: it is 120, and a capsule has 60 at most",
+        ),
+        (one(stop_grace_period="2h"), "services.web.stop_grace_period: it is 7200, and a capsule has 3600 at most"),
         (one(networks=["front"]), "services.web.networks: all services share"),
         (one(ports=["8080:80"]), "services.web.ports[0]: the host chooses the port"),
         (one(ports=[{"target": 80, "published": "8080"}]), "services.web.ports[0]: the host chooses the port"),
@@ -202,7 +207,12 @@ def test_what_a_capsule_does_not_keep_is_listed_by_its_path(document, lost):
         (one(restart="maybe"), "services.web.restart: 'maybe' is none of"),
         (one(cpus="1/0"), "services.web: cpus must be a number"),
         (one(command="sh -c 'a"), "services.web.command: no closing quotation in"),
-        (one(healthcheck={"test": "true", "retries": "x"}), "services.web.healthcheck.retries: 'x' is not a whole"),
+        (
+            one(healthcheck={"test": "true", "retries": "x"}),
+            "services.web.healthcheck.retries must be a whole number from 1 to 10000, got 'x'",
+        ),
+        (one(ports=["70000"]), r"services.web.ports\[0\] must be a whole number from 1 to 65535, got 70000"),
+        (one(cpus=-1), "services.web: cpus must be more than 0, got -1"),
     ],
 )
 def test_what_is_no_compose_file_is_refused_with_the_path(document, words):

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zun.api.microversion import v1
 from zun.api.schemas import capsules as schemas
 from zun.osc.pods import amount, is_manifest, of_documents, translated
+from zun.osc.translation import RANGES
 
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -118,8 +120,9 @@ def test_init_container_that_alone_would_have_own_cpus_is_told():
         (one(livenessProbe={"grpc": {"port": 80}}), "spec.containers[0].livenessProbe.grpc: ask with exec, httpGet"),
         (
             one(livenessProbe={"tcpSocket": {"port": 80}, "timeoutSeconds": 90}),
-            "spec.containers[0].livenessProbe.timeoutSeconds: a probe has 60 s",
+            "spec.containers[0].livenessProbe.timeoutSeconds: it is 90, and a capsule has 60 at most",
         ),
+        (pod(terminationGracePeriodSeconds=4000), "spec.terminationGracePeriodSeconds: it is 4000, and a capsule has"),
         (
             one(livenessProbe={"tcpSocket": {"port": 80}, "terminationGracePeriodSeconds": 5}),
             "spec.containers[0].livenessProbe.terminationGracePeriodSeconds: that of the whole Pod",
@@ -167,7 +170,7 @@ def test_probes_sidecars_and_empty_volumes_are_kept():
             "name": "web", "image": "nginx", "restartPolicy": "Never",
             "ports": [{"name": "http", "containerPort": 8080}],
             "livenessProbe": {"httpGet": {"port": "http", "path": "/ok", "scheme": "HTTP"}, "periodSeconds": 5},
-            "readinessProbe": {"exec": {"command": ["true"]}, "initialDelaySeconds": 0},
+            "readinessProbe": {"exec": {"command": ["true"]}, "initialDelaySeconds": 0, "timeoutSeconds": 0},
             "volumeMounts": [{"name": "fast", "mountPath": "/fast"}],
         },
         initContainers=[
@@ -182,7 +185,7 @@ def test_probes_sidecars_and_empty_volumes_are_kept():
     assert web["livenessProbe"] == {
         "httpGet": {"port": 8080, "path": "/ok", "scheme": "HTTP"}, "periodSeconds": 5
     }  # fmt: skip
-    assert web["readinessProbe"] == {"exec": {"command": ["true"]}, "initialDelaySeconds": 0}
+    assert web["readinessProbe"] == {"exec": {"command": ["true"]}}  # 0 is the default, as in Kubernetes
     assert proxy["startupProbe"] == {"tcpSocket": {"port": 9}}
     assert spec["terminationGracePeriodSeconds"] == 5
     assert spec["volumes"] == [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}]
@@ -238,8 +241,32 @@ def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
         (one(resources={"requests": {"cpu": "two"}}), "spec.containers[0].resources: cpu: 'two' is no quantity"),
         (one(volumeMounts=[{"mountPath": "/a"}]), "spec.containers[0].volumeMounts[0].name: it is missing"),
         (pod(volumes=[{"emptyDir": {}}]), "spec.volumes[0].name: it is missing"),
-        (one(livenessProbe={"httpGet": {"port": "web"}}), "spec.containers[0].livenessProbe.httpGet.port: 'web' is"),
-        (one(livenessProbe={"timeoutSeconds": "5"}), "spec.containers[0].livenessProbe.timeoutSeconds: '5' is not"),
+        (one(livenessProbe={"httpGet": {"port": "web"}}), "spec.containers[0].livenessProbe.httpGet.port must be"),
+        (
+            one(livenessProbe={"timeoutSeconds": "5"}),
+            "spec.containers[0].livenessProbe.timeoutSeconds must be a whole number from 1 to 60, got '5'",
+        ),
+        (
+            one(startupProbe={"failureThreshold": -1}),
+            "spec.containers[0].startupProbe.failureThreshold must be a whole number from 1 to 10000, got -1",
+        ),
+        (
+            one(livenessProbe={"tcpSocket": {"port": 0}}),
+            "spec.containers[0].livenessProbe.tcpSocket.port must be a number from 1 to 65535 or the name of a port of "
+            "the container, got 0",
+        ),
+        (
+            one(ports=[{"containerPort": 70000}]),
+            "spec.containers[0].ports[0].containerPort must be a whole number from 1 to 65535, got 70000",
+        ),
+        (
+            pod(terminationGracePeriodSeconds=-1),
+            "spec.terminationGracePeriodSeconds must be a whole number from 0 to 3600, got -1",
+        ),
+        (
+            pod(volumes=[{"name": "data", "emptyDir": {"sizeLimit": "-1Gi"}}]),
+            "spec.volumes[0].emptyDir.sizeLimit must be more than 0, got '-1Gi'",
+        ),
         (pod(volumes=[{"name": "data", "emptyDir": "a"}]), "spec.volumes[0].emptyDir: it must be a mapping"),
         (pod() | {"metadata": {"annotations": ["a"]}}, "metadata.annotations: it must be a mapping"),
     ],
@@ -247,6 +274,13 @@ def test_pod_of_a_workload_is_taken_and_the_rest_is_told():
 def test_what_is_no_pod_is_refused_with_the_path(manifest, words):
     with pytest.raises(ValueError, match=words.replace("[", r"\[")):
         translated(manifest)
+
+
+def test_client_knows_the_ranges_of_the_service():
+    spec = schemas.CREATE.described(v1(51))["properties"]["template"]["properties"]["spec"]["properties"]
+    probe = spec["containers"]["items"]["properties"]["livenessProbe"]["properties"]
+    every = {**spec, **probe, **probe["tcpSocket"]["properties"]}
+    assert {name: (every[name]["minimum"], every[name]["maximum"]) for name in RANGES} == RANGES
 
 
 def test_variable_without_a_value_is_empty():
