@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 from zun.topology import amounts
 from zun.topology.allocator import plan
@@ -60,11 +61,16 @@ def resized_part(
     """Return a part of ``whole`` with other amounts in the place of ``old``. ``others`` are the parts beside it.
 
     The part keeps its CPUs: fewer are some of them, more are these and some that ``others`` leave, on the cells of
-    ``old`` if these have enough. Raise ValueError if ``others`` leave too little.
+    ``old`` if these have enough. A mixed part keeps all of its own CPUs, because its programs have been told. Parts
+    that are mixed or in huge pages are alone in ``whole``. Raise ValueError if ``others`` leave too little.
     """
+    if whole.uses_pool:
+        return _share(whole, cpus - len(whole.dedicated_cpus), memory)
+    if whole.pages:
+        bare = {node: replace(each, memory_mib=0, pages={}) for node, each in whole.cells.items()}
+        part = resized_part(topology, replace(whole, cells=bare), others, old, cpus, 0)
+        return _only(_share(whole, cpus, memory), part.cpus)
     rest = beside(whole, others)
-    if not whole.dedicated:
-        return parted(topology, whole, [(cpus, memory)])[0]
     more = int(cpus) - len(old.cpus)
     if more <= 0:
         return parted(topology, _only(rest, old.cpus), [(cpus, memory)])[0]
@@ -105,17 +111,14 @@ def _all_but(topology: HostTopology, whole: Plan) -> Plan:
 
 
 def _share(whole: Plan, cpus: float, memory: int) -> Plan:
-    """Return ``whole`` with its amounts reduced to the share of one shared container."""
-    total = sum(share.shared for share in whole.cells.values()) or 1.0
-    return replace(
-        whole,
-        devices=(),
-        cells={
-            node: replace(
-                share,
-                shared=amounts.exact(share.shared * cpus / total),
-                memory_mib=share.memory_mib * memory // (whole.memory_mib or 1),
-            )
-            for node, share in whole.cells.items()
-        },
-    )
+    """Return ``whole`` with its amounts reduced to ``cpus`` of the pool and ``memory``. CPUs of its own stay."""
+    total, cells = sum(share.shared for share in whole.cells.values()) or 1.0, {}
+    for node, share in whole.cells.items():
+        mib = share.memory_mib * memory // (whole.memory_mib or 1)
+        cells[node] = replace(
+            share,
+            shared=amounts.exact(share.shared * cpus / total),
+            memory_mib=mib,
+            pages={size: ceil(mib * 1024 / size) for size in share.pages},
+        )
+    return replace(whole, devices=(), cells=cells)

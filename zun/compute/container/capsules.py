@@ -18,13 +18,14 @@ from zun.common.probes import Role, is_sidecar, probes_of
 from zun.common.states import ALIVE, RUNS, Kind, Status
 from zun.compute.container.device_rules import shared_out
 from zun.compute.container.prober import Prober
+from zun.compute.container.resize_rules import Resize
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
 from zun.objects.placement import CONTAINERS, INITS, MEMBERS, cpuset_record, held_plan
-from zun.topology import CPUPolicy, HostTopology, Plan, amounts
+from zun.topology import HostTopology, Plan, amounts
 from zun.topology.parting import beside, parted, resized_part
 
 LOG = logging.getLogger(__name__)
@@ -86,14 +87,12 @@ def resized_member(
 ) -> Plan:
     """Return a part of what the capsule holds with other amounts for ``member``, one of ``group``.
 
-    ``group`` are all containers and sidecars in order. Raises Conflict, with what would be possible.
+    ``group`` are all containers and sidecars in order. Raises Conflict, with what would be possible, and Invalid for
+    what no container of its kind can have.
     """
-    plan, old = held_plan(capsule), held_plan(member)
-    if plan is None or old is None:
+    old, plan = Resize.of(member, cpu, memory, None).old, held_plan(capsule)
+    if plan is None:
         raise exceptions.Conflict(f"Container {named(member)} holds no resources that could be changed.")
-    if old.pages or member.cpu_policy == CPUPolicy.MIXED:
-        what = "huge pages" if old.pages else "CPUs of its own beside those of the pool"
-        raise exceptions.Conflict(f"Container {named(member)} keeps its size, because it has {what}. {ANEW}")
     claimed: Mapping[str, Any] = capsule
     volumes = memory_mib(mounts_of(capsule))
     if records := (capsule.placement or {}).get(MEMBERS):

@@ -9,6 +9,7 @@ from zun.common.context import admin_context
 from zun.container.driver.hugepages import HUGE_PAGES_TARGET, PageStock
 from zun.db import capsules as db_capsules
 from zun.db import compute_nodes
+from zun.db import containers as db_containers
 from zun.tests.fixtures import wait_for
 from zun.tests.functional.capsules import settled
 from zun.tests.functional.cloud import Cloud, machine
@@ -178,3 +179,55 @@ def test_agent_and_hosts_go_on_after_a_restart(cloud):
     administrator_of(cloud).delete(f"/v1/capsules/{row['uuid']}")
     wait_for(lambda: not db_capsules.members([row["uuid"]])[row["uuid"]])
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
+
+
+def resize(cloud, row, **size):
+    """Resize a container of a capsule as its project does, and return the reply."""
+    query = "&".join(f"{name}={value}" for name, value in size.items())
+    return administrator_of(cloud).at("1.51").patch(f"/v1/containers/{row['uuid']}?{query}")
+
+
+def test_mixed_member_is_resized_within_its_part(cloud):
+    """Its own CPUs stay, because its programs have been told. The claim of the capsule stays as well."""
+    row, (one, _) = running(cloud, mixed(2.5, 1), box(0.5))
+    claim, before = db_containers.get(row["uuid"])["cpuset"], there(cloud, one)
+    own, everything = before.dedicated_cpus, before.cpuset_cpus
+    for cpu, memory in ((1.25, 32), (2.5, 64)):
+        assert resize(cloud, one, cpu=cpu, memory=memory).status == 200
+        now, made = db_containers.get(one["uuid"]), there(cloud, one)
+        assert (now["cpu"], now["memory"], now["cpuset"]["cpuset_dedicated"]) == (cpu, memory, own)
+        (share,) = Plan.from_dict(now["cpuset"]).cells.values()
+        assert (share.shared, share.memory_mib, str(share.cpus)) == (cpu - 1, memory, own)
+        assert (made.cpu, made.memory, made.dedicated_cpus, made.cpuset_cpus) == (cpu, memory, own, everything)
+        assert findings(cloud) == []
+    assert db_containers.get(row["uuid"])["cpuset"] == claim
+    for size, status, said in (
+        ({"cpu": 3}, 409, "can have 2.5 CPUs and 64 MiB at most"),
+        ({"cpu": 1}, 400, "needs more than 1 in all"),
+    ):
+        reply = resize(cloud, one, **size)
+        assert reply.status == status and said in reply.error["detail"], reply.body
+    assert db_containers.get(one["uuid"])["cpu"] == 2.5 and there(cloud, one).cpu == 2.5
+
+
+def test_member_with_huge_pages_is_resized_within_its_part(cloud):
+    _, (one, _) = running(cloud, dedicated(2, 16, mem_page_size=2048), dedicated(1, 64))
+    own = cpus(cloud, one)
+    for cpu, memory, pages in ((1, 8, 4), (2, 16, 8)):
+        assert resize(cloud, one, cpu=cpu, memory=memory).status == 200
+        now, made = db_containers.get(one["uuid"]), there(cloud, one)
+        assert [each["pages"] for each in now["cpuset"]["cells"]] == [{"2048": pages}]
+        assert made.page_limits[2048] == pages * 2 << 20 and made.memory == 100
+        assert len(cpus(cloud, one)) == cpu and cpus(cloud, one) <= own
+        assert findings(cloud) == []
+    assert resize(cloud, one, memory=18).status == 409
+    cloud.drivers["one"].kernel.huge_pages[one["uuid"]] = {0: {2048: 8}}
+    reply = resize(cloud, one, memory=8)
+    assert reply.status == 409 and "more huge pages" in reply.error["detail"]
+    assert there(cloud, one).page_limits[2048] == 16 << 20 and db_containers.get(one["uuid"])["memory"] == 16
+
+
+def test_half_a_cpu_of_its_own_is_refused(cloud):
+    _, (one, _) = running(cloud, dedicated(2), box(0.5))
+    reply = resize(cloud, one, cpu=1.5)
+    assert reply.status == 400 and "whole number" in reply.error["detail"]

@@ -119,6 +119,23 @@ def test_resized_part_keeps_its_cpus(cpus, free, size, expected):
     assert (str(found.cpus), found.memory_mib) == (expected, size[1])
 
 
+@pytest.mark.parametrize(("share", "size", "expected"), [
+    pytest.param(CellShare(CpuSet("0-1"), 100, shared=2.0), (2.5, 60), CellShare(CpuSet("0-1"), 60, shared=0.5),
+                 id="mixed"),
+    pytest.param(CellShare(CpuSet("0-1"), 64, pages={2048: 32}, shared=2.0), (3, 15),
+                 CellShare(CpuSet("0-1"), 15, pages={2048: 8}, shared=1.0), id="mixed-in-pages"),
+    pytest.param(CellShare(CpuSet("0-3"), 64, pages={2048: 32}), (2, 16), CellShare(CpuSet("0-1"), 16, pages={2048: 8}),
+                 id="pages"),
+])  # fmt: skip
+def test_resized_part_that_is_alone(share, size, expected):
+    """What it left, it can have again."""
+    whole = Plan({0: share}, "mixed" if share.shared else "dedicated")
+    found = resized_part(SMT, whole, [], whole, *size)
+    assert found == replace(whole, cells={0: expected})
+    again = len(share.cpus) + share.shared, share.memory_mib
+    assert resized_part(SMT, whole, [], found, *again) == whole
+
+
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=4), st.integers(0, 3), st.integers(1, 6))
 def test_resized_part_never_takes_of_others(sizes, number, size):
     number %= len(sizes)
