@@ -3,7 +3,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
@@ -59,7 +59,8 @@ class Operations:
             except QueueBusy:
                 row = row_of(context, uuid)
                 called = uuid if row is None else named(row)
-                raise exceptions.ContainerBusy(container=called, reason=_doing(row)) from None
+                others = () if capsule is None else Container.list_by_capsule(context, capsule)
+                raise exceptions.ContainerBusy(container=called, reason=_doing(row, others)) from None
             yield row_of(context, uuid)
 
     @contextlib.contextmanager
@@ -133,11 +134,16 @@ class Operations:
             container.save(only_from=only_from)
 
 
-def _doing(container: Container | None) -> str:
-    """Return the reason of ContainerBusy: the operation that is under way."""
-    if container is None or container.task_state is None:  # a commit, a resize and a move have none
-        return "an image is made of it, or it is being resized or moved; try again in a moment"
-    return f"its task_state is {container.task_state}; try again when it has none"
+def _doing(container: Container | None, others: Sequence[Container]) -> str:
+    """Return the reason of ContainerBusy: the operation that is under way, perhaps on another one of its capsule."""
+    if container is not None and container.task_state is not None:
+        return f"its task_state is {container.task_state}; try again when it has none"
+    for each in others:
+        if each.task_state is not None:
+            what = f"the task_state of container {named(each)}, which is in the same capsule, is {each.task_state}"
+            return f"{what}; try again when it has none"
+    what = "it" if not others else "a container of its capsule"  # a commit, a resize and a move have no task state
+    return f"an image is made of {what}, or {what} is being resized or moved; try again in a moment"
 
 
 def _begun(container: Container, task_state: TaskState) -> bool:

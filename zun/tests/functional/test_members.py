@@ -315,6 +315,22 @@ def test_kill_ends_a_stop_that_waits(api, cloud, context, timeout):
     assert db.get(other)["request"]["run"] is False
 
 
+def test_capsule_shows_what_an_action_waits_for(api, cloud, context, driver, monkeypatch):
+    monkeypatch.setattr("zun.compute.endpoint.PATIENCE", 0.1)
+    uuid, (stubborn, other) = capsule(cloud, context, member(1.0, command=IGNORES_TERM), member(1.0))
+    ask(api, stubborn, f"stop?timeout={HOUR}")
+    wait_for(lambda: db.get(stubborn)["task_state"] == "container_stopping")
+    ask(api, other, "pause")
+    shown = api.get(f"/v1/capsules/{uuid}").json["containers"]
+    assert {each["uuid"]: each["task_state"] for each in shown} == {stubborn: "container_stopping", other: None}
+    reply = resize(api, other, cpu=1, memory=32)
+    assert reply.refusal == (409, "container-busy")
+    assert f"({other}) is busy: the task_state of container {db.get(stubborn)['name']} ({stubborn}), which is in the " \
+           "same capsule, is container_stopping; try again when it has none" in reply.error["detail"]
+    ask(api, stubborn, "kill")
+    assert (outcome(api, stubborn, "stop"), outcome(api, other, "pause")) == (well("stop"), well("pause"))
+
+
 @pytest.mark.parametrize("first", ["stop", "deletion"])
 def test_deletion_of_the_capsule_does_not_wait_for_a_stop(api, cloud, context, driver, first):
     """Also for a second stop, which waits behind the first."""
