@@ -315,7 +315,7 @@ class VolumeRefused(VolumeError):
 
 
 class CapsuleFailed(Invalid):
-    msg_fmt = "Init container {container} ended with exit code {code}, so the containers after it were not started."
+    msg_fmt = "Init container {container} ended with exit code {code}{told}. The containers after it were not started."
 
 
 class DockerError(ZunError):

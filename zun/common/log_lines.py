@@ -13,6 +13,11 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+def printable(text: str) -> str:
+    """Return ``text``, which anybody may have chosen, with a space for each character that is not printable."""
+    return "".join(each if each.isprintable() else " " for each in text).strip()
+
+
 class OneLine(logging.Formatter):
     """Format as ``inner`` does, but escape text so that values from users cannot forge a line.
 

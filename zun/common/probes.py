@@ -88,7 +88,7 @@ class Probe:
         """Return the probe of a template. Raise ValueError, naming the member, for one that means nothing."""
         tests = [name for name in ("exec", "httpGet", "tcpSocket") if given.get(name) is not None]
         if len(tests) != 1:
-            raise ValueError("it needs one of exec, httpGet and tcpSocket")
+            raise ValueError("it needs exactly one of exec, httpGet and tcpSocket")
         name = tests[0]
         numbers = {of: given[called] for called, of in _NUMBERS.items() if given.get(called) is not None}
         probe = cls(_TESTS[name](given[name], name), **numbers)
@@ -97,15 +97,17 @@ class Probe:
         return probe
 
     def told(self) -> str:
-        """Return what the probe does. Example: ``GET http://:8080/healthz``."""
+        """Return what the probe does. Example: ``GET http://capsule:8080/healthz``."""
         match self.test:
             case Command(words):
                 return " ".join(words)[:80]
             case Connection(port, host):
-                return f"connect to {_shown(host)}:{port}"
+                return f"connect to {_at(host, port)}"
             case Page(Connection(port, host), path, secure):
-                return f"GET {'https' if secure else 'http'}://{_shown(host)}:{port}{path}"[:120]
+                return f"GET {'https' if secure else 'http'}://{_at(host, port)}{path}"[:120]
 
+
+_WORDS = {Role.STARTUP: "start-up", Role.LIVENESS: "liveness", Role.READINESS: "readiness"}
 
 _NUMBERS = {
     "initialDelaySeconds": "delay",
@@ -116,8 +118,9 @@ _NUMBERS = {
 }
 
 
-def _shown(host: str | None) -> str:
-    return "" if host is None else f"[{host}]" if ":" in host else host
+def _at(host: str | None, port: int) -> str:
+    """Return where a port is. The own address of the capsule is ``capsule``."""
+    return f"{'capsule' if host is None else f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _connection(given: Mapping[str, Any], name: str) -> Connection:
@@ -224,11 +227,11 @@ class Health:
         if role is Role.READINESS:
             return replace(now, ready=False)
         times = f"{probe.failures} times in a row" if probe.failures > 1 else "once"
-        return replace(now, failed=f"Its {role} probe failed {times} ({probe.told()}: {failure})")
+        return replace(now, failed=f"Its {_WORDS[role]} probe failed {times} ({probe.told()}: {failure})")
 
     def told(self) -> str:
         """Return the text for users: ``ready``, or ``not ready`` with the reason as far as there is one."""
         if self.started and self.ready:
             return READY
-        what = "start-up" if not self.started else "readiness"
+        what = _WORDS[Role.READINESS if self.started else Role.STARTUP]
         return f"{NOT_READY}: {what} probe: {self.why}"[:255] if self.why else NOT_READY

@@ -12,12 +12,14 @@ from typing import Any
 
 from zun.common import exceptions
 from zun.common.context import RequestContext
+from zun.common.log_lines import printable
 from zun.common.mounts import memory_mib, mounts_of
 from zun.common.naming import named
 from zun.common.probes import Role, is_sidecar, probes_of
 from zun.common.states import ALIVE, RUNS, Kind, Status
 from zun.compute.container.device_rules import shared_out
 from zun.compute.container.prober import Prober
+from zun.compute.container.record import logged
 from zun.compute.container.resize_rules import Resize
 from zun.compute.container.runtime_objects import RuntimeObjects
 from zun.compute.host.compute_node_tracker import ComputeNodeTracker
@@ -31,6 +33,9 @@ from zun.topology.parting import beside, parted, resized_part
 LOG = logging.getLogger(__name__)
 
 ANEW = "Create the capsule anew with another template, and delete this one."
+
+MOST_WORDS = 160
+"""Characters of the last line of a log that the reason for a failure has."""
 
 STARTS_UP = "The start-up probe of sidecar {} has not succeeded yet."
 
@@ -123,6 +128,11 @@ def resized_member(
     return replace(part, devices=old.devices)
 
 
+def _ended(member: Container) -> str:
+    text = f"{member.name} ended with exit code {member.exit_code}"
+    return f"{text}: {member.status_reason}" if member.status_reason else text
+
+
 class CapsuleMembers:
     """The members of the capsules of one host. Whoever calls this works on the capsule alone."""
 
@@ -196,12 +206,16 @@ class CapsuleMembers:
     def serves_nobody(self, context: RequestContext, member: Container) -> bool:
         """Return whether ``member`` is a sidecar of containers that have all ended, and are not started again.
 
-        A container with a task state waits for its sidecars to start up.
+        It serves all containers, and the sidecars that start after it. A container with a task state waits for its
+        sidecars to start up.
         """
         if not is_sidecar(member):
             return False
-        own = [each for each in Container.list_by_capsule(context, str(member.capsule_uuid)) if not is_sidecar(each)]
-        served = [each for each in own if each.kind == Kind.MEMBER]
+        everybody = Container.list_by_capsule(context, str(member.capsule_uuid))
+        after = everybody[[each.uuid for each in everybody].index(member.uuid) + 1 :]
+        if any(is_sidecar(each) and each.status in RUNS for each in after):
+            return False
+        served = [each for each in everybody if each.kind == Kind.MEMBER and not is_sidecar(each)]
         return bool(served) and all(each.status == Status.STOPPED and not each.task_state for each in served)
 
     def seen(self, context: RequestContext, capsule: Container, state: RuntimeState) -> RuntimeState:
@@ -219,7 +233,7 @@ class CapsuleMembers:
         status = Status.ERROR if failed else rolled_up([each.status for each in served])
         reasons = [f"{each.name}: {each.status_reason}" for each in failed]
         if status == Status.STOPPED:
-            reasons = [f"{each.name} ended with exit code {each.exit_code}" for each in served if each.exit_code]
+            reasons = [_ended(each) for each in served if each.exit_code]
         return replace(state, status=status, error="; ".join(reasons) or None)
 
     def _rejoin(self, member: Container, capsule: RuntimeState) -> None:
@@ -289,5 +303,13 @@ class CapsuleMembers:
         init.exit_code = state.exit_code
         init.save()
         if state.exit_code != 0:
-            raise exceptions.CapsuleFailed(container=init.name, code=state.exit_code)
+            raise exceptions.CapsuleFailed(container=init.name, code=state.exit_code, told=self._last_words(init))
         return True
+
+    def _last_words(self, init: Container) -> str:
+        """Return the end of a sentence with the last line of the log, which is deleted with the container."""
+        with logged("read the log of", init.uuid):
+            lines = self._driver.logs(init, tail=10).split("\n")
+            if last := next(filter(None, (printable(line) for line in reversed(lines))), None):
+                return f", and its log with: {last[:MOST_WORDS]}"
+        return ""

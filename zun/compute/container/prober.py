@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from zun.common import exceptions
+from zun.common.log_lines import printable
 from zun.common.probes import Command, Connection, Health, Page, Probe, Role, has_started, is_ready, probes_of
 from zun.common.states import Status
 from zun.container.driver.driver import ContainerDriver
@@ -189,7 +190,7 @@ def failure_of(driver: ContainerDriver, container: Container, probe: Probe) -> s
     The container may have chosen the text: only its printable characters are kept. No row can hold a NUL.
     """
     failure = _asked_once(driver, container, probe)
-    return failure and "".join(each if each.isprintable() else " " for each in failure).strip()
+    return failure and printable(failure)
 
 
 def _asked_once(driver: ContainerDriver, container: Container, probe: Probe) -> str | None:
@@ -211,7 +212,7 @@ def _asked_once(driver: ContainerDriver, container: Container, probe: Probe) -> 
     except (OSError, http.client.HTTPException) as exc:
         return (getattr(exc, "strerror", None) or str(exc) or type(exc).__name__)[:100]
     except exceptions.ZunError as exc:
-        return exceptions.first_line(exc)[:100]
+        return exceptions.first_line(exc)[:100].rstrip(".")
 
 
 def _refused(driver: ContainerDriver, container: Container, page: Page, timeout: float) -> str | None:

@@ -170,7 +170,8 @@ class Road:
         later: Next | None = None
         if row is not None and row.kind == Kind.CAPSULE and row.status != Status.DELETING:
             members = Container.list_by_capsule(context, uuid)
-            for member in sorted(members, key=is_sidecar):  # they end after those that they serve
+            served = [each for each in members if not is_sidecar(each)]
+            for member in [*served, *filter(is_sidecar, reversed(members))]:  # sidecars end after those they serve
                 later = self._go(context, member.uuid, member, lane) or later
             row = row_of(context, uuid)
         try:

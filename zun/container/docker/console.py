@@ -50,7 +50,7 @@ class DockerConsole(OnEngine):
             except TimeoutError as exc:
                 if ends:
                     self._kill(exec_id)
-                    within = f"within {amounts.text(timeout)} seconds"
+                    within = f"within {amounts.text(timeout)} s"
                     raise exceptions.Conflict(f"The command did not end {within} and was killed.") from exc
                 raise exceptions.Conflict(
                     f"The command did not end within {amounts.text(timeout)} seconds and was left running in container "

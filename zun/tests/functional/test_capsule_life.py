@@ -86,7 +86,7 @@ def test_containers_wait_for_the_start_up_probe_of_a_sidecar(cloud, context):
     uuid = in_order(cloud, context, sidecar(1.0, probes=probes), member(1.0))
     side, main = rows(uuid)
     wait_for(lambda: runs(driver, side))
-    detail = "not ready: start-up probe: connect to :80: Connection refused"
+    detail = "not ready: start-up probe: connect to capsule:80: Connection refused"
     wait_for(lambda: rows(uuid)[0]["status_detail"] == detail)
     assert main["uuid"] not in driver.runtime.objects and db.get(uuid)["status"] == "Creating"
     assert db.get(uuid)["status_reason"] == f"The start-up probe of sidecar {side['name']} has not succeeded yet."
@@ -133,12 +133,15 @@ def test_a_failed_liveness_probe_restarts_or_ends_the_container(cloud, context, 
     uuid = in_order(cloud, context, main, member(1.0))
     first, _ = rows(uuid)
     wait_for(lambda: first["uuid"] in driver.runtime.objects)
-    why = "Its liveness probe failed 2 times in a row (connect to :80: Connection refused). It was "
+    why = "Its liveness probe failed 2 times in a row (connect to capsule:80: Connection refused). It was "
     again = policy is ALWAYS
     wait_for(lambda: (rows(uuid)[0]["status_reason"] or "").startswith(why))
     if not again:
         found = wait_for(lambda: (row := rows(uuid)[0])["status"] == "Stopped" and row)
         assert found["status_reason"] == f"{why}ended, as its restart policy says."
+        driver.exit(rows(uuid)[1]["uuid"], 0)
+        row, _ = settled(cloud, uuid, "Stopped")
+        assert row["status_reason"].startswith(f"{first['name']} ended with exit code 143: {why}")
         return
     started = driver.runtime.objects[first["uuid"]].started_at
     wait_for(lambda: driver.runtime.objects[first["uuid"]].started_at > started)  # and again
@@ -152,7 +155,7 @@ def test_readiness_is_shown_and_changes_nothing(cloud, context):
     uuid = in_order(cloud, context, probed(1.0, readiness={"httpGet": {"port": 8080, "path": "/ok"}, **OFTEN}))
     settled(cloud, uuid, "Running")
     (main,) = rows(uuid)
-    refused = "not ready: readiness probe: GET http://:8080/ok: Connection refused"
+    refused = "not ready: readiness probe: GET http://capsule:8080/ok: Connection refused"
     wait_for(lambda: rows(uuid)[0]["status_detail"] == refused)
     driver.answer(main["uuid"], 8080, b"HTTP/1.1 204 No Content\r\n\r\n")
     wait_for(lambda: rows(uuid)[0]["status_detail"] == "ready")
@@ -163,6 +166,18 @@ def test_readiness_is_shown_and_changes_nothing(cloud, context):
     driver.exit(main["uuid"], 0)
     wait_for(lambda: rows(uuid)[0]["status"] == "Stopped")
     assert rows(uuid)[0]["status_detail"] is None  # it says when the container ended
+
+
+def test_sidecars_end_in_the_opposite_order_of_their_start(cloud, context):
+    driver = cloud.drivers["one"]
+    uuid = in_order(cloud, context, sidecar(1.0), sidecar(1.0), sidecar(1.0), member(1.0, restart_policy=NEVER))
+    settled(cloud, uuid, "Running")
+    *sides, main = (each["uuid"] for each in rows(uuid))
+    ended = []
+    driver.before("stop", lambda container: ended.append(container.uuid))
+    driver.exit(main, 0)
+    wait_for(lambda: {each["status"] for each in rows(uuid)} == {"Stopped"})
+    assert ended == [*reversed(sides)]
 
 
 @pytest.mark.parametrize("grace", [1000, 5])

@@ -141,10 +141,15 @@ def test_registry_that_is_not_allowed_says_whose_image_it_has(cloud, context):
     assert "Nothing is wrong with the template" in row["status_reason"]
 
 
-def test_a_failed_init_container_ends_the_capsule(cloud, context):
+@pytest.mark.parametrize(
+    ("log", "told"), [([], ""), (["first", "no such\x00table\x1b", ""], ", and its log with: no such table")]
+)
+def test_a_failed_init_container_ends_the_capsule(cloud, context, log, told):
+    driver = cloud.drivers["one"]
+    driver.before("start", lambda each: [driver.write_log(each.uuid, line) for line in log])
     uuid = submit(cloud, context, member(1.0, kind=Kind.INIT, command=["false"]), member(1.0))
     row, members = settled(cloud, uuid, "Error")
-    assert "ended with exit code 1" in row["status_reason"]
+    assert f"ended with exit code 1{told}. The containers after it" in row["status_reason"]
     assert {each["status"] for each in members} == {"Error"}
     assert wait_for(lambda: len(cloud.agents["one"].tracker.usage) == 0)
     assert cloud.drivers["one"].list() == {}

@@ -68,7 +68,7 @@ def test_probes_are_asked_inside_the_network_of_the_capsule(api):
         wait_for(lambda name=name, found=found: found.append(detail(api, uuid_, name)) or found[-1] == "ready", 60)
     refused = "not ready: readiness probe: connect to :9001: Connection refused"
     wait_for(lambda: detail(api, uuid_, "shut") == refused, 60)
-    wait_for(lambda: "sleep 77: The command did not end within 1 seconds and was killed" in detail(api, uuid_, "slow"))
+    wait_for(lambda: "sleep 77: The command did not end within 1 s and was killed" in detail(api, uuid_, "slow"))
     slow = members(api, uuid_)["slow"]
     # What did not end in time is killed: else every period would leave a process behind.
     wait_for(lambda: said(api, slow, "ps").count("sleep 77") <= 1, 60)

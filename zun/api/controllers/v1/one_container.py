@@ -224,15 +224,15 @@ def describe(container: Container, given: Given, settings: Settings) -> None:
 
 
 def require_host(container: Container) -> str:
-    """Return the container's host. Raises Conflict if the container was never placed."""
+    """Return the container's host. Raises Conflict if the container is on none."""
     if container.host is None and container.capsule_uuid is not None:
         raise exceptions.Conflict(
-            f"Container {named(container)} was never placed on a host, its status is {container.status}. Delete its "
+            f"Container {named(container)} is on no host, its status is {container.status}. Delete its "
             f"capsule, {container.capsule_uuid}, and create it again."
         )
     if container.host is None:
         raise exceptions.Conflict(
-            f"Container {named(container)} was never placed on a host, its status is {container.status}. Delete "
+            f"Container {named(container)} is on no host, its status is {container.status}. Delete "
             "it and create it again."
         )
     return container.host

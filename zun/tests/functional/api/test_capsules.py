@@ -655,7 +655,7 @@ def test_empty_volumes_on_disk_and_in_memory(api):
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({"livenessProbe": {}}, "containers.0.livenessProbe: it needs one of exec, httpGet and tcpSocket"),
+        ({"livenessProbe": {}}, "containers.0.livenessProbe: it needs exactly one of exec, httpGet and tcpSocket"),
         ({"livenessProbe": {**PROBE, "successThreshold": 2}}, "livenessProbe: successThreshold must be 1, except"),
         (
             {"readinessProbe": {"tcpSocket": {"port": 0}}},

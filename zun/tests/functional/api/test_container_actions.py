@@ -296,7 +296,7 @@ def test_commands_that_cannot_be_run(api, placed, host_up, compute, query, word)
 def test_a_container_without_a_host(api, placed, compute, verb, path, status):
     reply = api.send(verb, f"/v1/containers/{placed(status, host=None).uuid}/{path}")
     assert reply.refusal == (409, "conflict")
-    assert "never placed" in reply.error["detail"]
+    assert "on no host" in reply.error["detail"]
     assert compute.sent == []
 
 

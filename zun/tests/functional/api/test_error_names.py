@@ -48,7 +48,7 @@ def test_a_container_has_its_name(api, placed, host_up, wired, method, path, ver
 
 def test_a_container_that_was_never_placed_has_its_name(api, placed):
     web = placed("Error", name="web", host=None).uuid
-    assert f"Container web ({web}) was never placed" in api.post("/v1/containers/web/start").error["detail"]
+    assert f"Container web ({web}) is on no host" in api.post("/v1/containers/web/start").error["detail"]
 
 
 def test_a_status_that_forbids_a_security_group_is_told_in_words(api, placed):

@@ -124,8 +124,8 @@ FAMILIES = {
         ),
         (
             "CapsuleFailed",
-            {"container": "c", "code": 3},
-            "Init container c ended with exit code 3, so the containers after it were not started.",
+            {"container": "c", "code": 3, "told": ", and its log with: no"},
+            "Init container c ended with exit code 3, and its log with: no. The containers after it were not started.",
         ),
     ],
     ("ZunError", 409): [

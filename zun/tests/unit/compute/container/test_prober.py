@@ -103,7 +103,8 @@ def test_readiness_comes_and_goes(prober, driver, looks):
     container = running(driver, readiness={"tcpSocket": {"port": 80}, "failureThreshold": 1, **OFTEN})
     assert health(prober, driver, container).told() == "not ready"
     assert looks.get(timeout=10) == container.uuid
-    assert health(prober, driver, container).told() == "not ready: readiness probe: connect to :80: Connection refused"
+    refused = "not ready: readiness probe: connect to capsule:80: Connection refused"
+    assert health(prober, driver, container).told() == refused
     driver.answer(container.uuid, 80, b"")
     assert looks.get(timeout=10) == container.uuid and health(prober, driver, container).told() == "ready"
     driver.answer(container.uuid, 80, None)
@@ -189,7 +190,7 @@ def test_a_capsule_that_hangs_has_few_probes_at_a_time(prober, driver):
     ("detail", "started", "ready"),
     [
         ("ready", True, True),
-        ("not ready: readiness probe: connect to :80: Connection refused", True, False),
+        ("not ready: readiness probe: connect to capsule:80: Connection refused", True, False),
         ("not ready: start-up probe: false: exit code 1", False, False),
         ("not ready", False, False),
         (None, False, False),
