@@ -12,9 +12,10 @@ from zun.api import image_properties, microversion, numa
 from zun.api.microversion import Version
 from zun.api.schemas import capsules as schemas
 from zun.common import exceptions
+from zun.common.mounts import Mount, memory_mib
 from zun.common.states import Kind
 from zun.image.driver import ServiceImage
-from zun.objects.placement import CONTAINERS, INITS, MEMBER_SAME, MEMBERS, TITLE, placement_request
+from zun.objects.placement import CONTAINERS, INITS, MEMBER_SAME, MEMBERS, TITLE, VOLUMES, placement_request
 from zun.topology import CPUPolicy, amounts
 from zun.topology.request import MemberSame
 
@@ -78,13 +79,13 @@ def _stored_placement(where: str, mine: Mapping[str, Any], member: Mapping[str, 
 
 
 def planned(
-    placed: Mapping[str, Any], own: Placements, rows: Mapping[str, Fields], volumes_mib: int, most: Most
+    placed: Mapping[str, Any], own: Placements, rows: Mapping[str, Fields], volumes: Sequence[Mount], most: Most
 ) -> Fields:
     """Return ``cpu``, ``memory``, ``cpu_policy`` and ``placement`` of a capsule whose containers differ.
 
     ``rows`` are those of the containers by their place in the template, in order of starting. The own placements are
     added to them. Init containers run in the place of those that follow ``placed``, so that these have enough for both,
-    as ``most`` says. ``volumes_mib`` are in memory; they are claimed with the containers that follow.
+    as ``most`` says. Of ``volumes``, each in memory is claimed with a container that writes it.
     """
     for where, mine in own.items():
         rows[where]["placement"] |= _stored_placement(where, mine, rows[where])
@@ -97,10 +98,10 @@ def planned(
     pooled = [where for where, row in rows.items() if row["cpu_policy"] == CPUPolicy.SHARED]
     groups = [[where] for where in own if where not in pooled]
     together = [follow, pooled] if policy == CPUPolicy.DEDICATED else [pooled]
-    for group in [*groups, *filter(None, together)]:
+    places = [*groups, *filter(None, together)]
+    for group in places:
         records.append(_record(rows, group, most))
-    if volumes_mib:
-        _add_volumes(records, len(groups), volumes_mib)
+    _add_volumes(records, [[rows[where] for where in group] for group in places], volumes)
     if policy == CPUPolicy.DEDICATED and follow:
         record = records[len(groups)]
         record["placement"] |= numa.placement({**placed, **record})
@@ -143,15 +144,31 @@ def _title(names: Sequence[str]) -> str:
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 
-def _add_volumes(records: Sequence[Fields], own: int, mib: int) -> None:
-    """Add the MiB of volumes in memory to a record: of the containers that follow, or of the shared pool, which come
-    after the first ``own`` records; else of the first container in ordinary pages.
+def _add_volumes(records: Sequence[Fields], groups: Sequence[Sequence[Fields]], volumes: Sequence[Mount]) -> None:
+    """Add each volume in memory to the record of containers that write it, since its pages are on their memory nodes.
+
+    ``groups`` are the containers of each record. Of several the first record takes it: containers with a placement of
+    their own come first. Huge pages cannot be a volume's, so the record must be in ordinary pages. If nobody in such a
+    record writes the volume, those who read it take it, else the first.
     """
-    ordinary = (each for each in records if each["placement"].get("mem_page_size") in (None, "small"))
-    target = records[own] if len(records) > own else next(ordinary, None)
-    if target is None:
-        raise wrong("spec.volumes: a volume in memory needs a container whose memory is in ordinary pages")
-    target["memory"] += mib
+    ordinary = [
+        (record, group)
+        for record, group in zip(records, groups, strict=True)
+        if record["placement"].get("mem_page_size") in (None, "small")
+    ]
+    for volume in volumes:
+        if mib := memory_mib([volume]):
+            if not ordinary:
+                raise wrong("spec.volumes: a volume in memory needs a container whose memory is in ordinary pages")
+            target, _ = max(ordinary, key=lambda each: _use(each[1], volume))
+            target["memory"] += mib
+            target[VOLUMES] = [*target.get(VOLUMES, ()), volume.number]
+
+
+def _use(group: Sequence[Fields], volume: Mount) -> int:
+    """Return 2 if one of the containers writes the volume, 1 if they only read it, and 0 if none mounts it."""
+    mounts = [each for row in group for each in row["mounts"] or () if each.get("number") == volume.number]
+    return 0 if not mounts else 1 if all(each.get("read_only") for each in mounts) else 2
 
 
 def wrong(reason: str) -> exceptions.InvalidValue:

@@ -131,7 +131,7 @@ def _asked(
     whole["memory"] = _most(members, "memory") + memory_mib(mounted)
     if own or placed.get(MEMBER_SAME) not in (None, MemberSame.NONE):
         rows = dict(zip(containers_of(template), members, strict=True))
-        whole = capsule_members.planned(placed, own, rows, memory_mib(mounted), _most)
+        whole = capsule_members.planned(placed, own, rows, mounted, _most)
     else:
         whole["placement"] = numa.placement({**placed, **whole})
     serving = [each for each in members if each["kind"] == Kind.MEMBER]

@@ -33,7 +33,8 @@ class Mount:
     """One mount. ``source`` is a volume's name, its id at Cinder, or a file's content in base64.
 
     ``size_mib`` is for local, tmpfs and memory, and for new volumes of Cinder. ``number`` is the number of the volume
-    in its capsule, for a mount of a capsule's volume. ``owned``: the volume is deleted with its container.
+    in its capsule, for a mount of a capsule's volume. ``owned``: the volume is deleted with its container. ``node`` is
+    the memory node of the host on which the size of a memory mount is claimed; it is not stored.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Mount:
     number: int | None = None
     read_only: bool = False
     owned: bool = False
+    node: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         record = {

@@ -23,13 +23,16 @@ EXACT_KEY = "exact"
 
 MEMBERS = "members"
 """The member of a capsule's ``placement`` that has what is planned for its containers, if they differ: records with
-``cpu``, ``memory``, ``cpu_policy`` and ``placement`` like a row, and beside these ``CONTAINERS`` and ``INITS``."""
+``cpu``, ``memory``, ``cpu_policy`` and ``placement`` like a row, and beside these ``CONTAINERS``, ``INITS`` and
+``VOLUMES``."""
 TITLE = "title"
 """What messages call a record of ``MEMBERS``."""
 CONTAINERS = "containers"
 """The positions of the containers that run on what a record of ``MEMBERS`` asks for, without init containers."""
 INITS = "init_containers"
 """True in the record on whose place the init containers run."""
+VOLUMES = "volumes"
+"""The numbers of the volumes in memory that a record of ``MEMBERS`` claims beside the memory of its containers."""
 MEMBER_SAME = "same"
 """The member of a capsule's ``placement`` that says what its containers have in common."""
 

@@ -14,6 +14,7 @@ from zun.common.departures import departed
 from zun.common.mounts import Kind, Mount, mounts_of
 from zun.container.driver.lifecycle import RuntimeMount
 from zun.objects import Container
+from zun.objects.placement import MEMBERS, VOLUMES, held_plan
 from zun.volume.cinder import CinderDriver
 from zun.volume.driver import VolumeDriver
 from zun.volume.files import FileDriver
@@ -133,12 +134,26 @@ class Volumes:
 
 def _numbered(container: Container) -> list[tuple[int, Mount]]:
     try:
-        mounts = mounts_of(container)
+        return [
+            (number, replace(mount, node=_node(container, number)) if mount.kind is Kind.MEMORY else mount)
+            for each, mount in enumerate(mounts_of(container))
+            for number in (each if mount.number is None else mount.number,)
+        ]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise exceptions.VolumeError(
             f"The mounts of container {container.uuid} cannot be read from its row. Delete it and create it again."
         ) from exc
-    return [(each if mount.number is None else mount.number, mount) for each, mount in enumerate(mounts)]
+
+
+def _node(container: Container, number: int) -> int | None:
+    """Return the only memory node on which a volume in memory is claimed, or None if there are several or none."""
+    plan, records = held_plan(container), (container.placement or {}).get(MEMBERS) or ()
+    if plan is None:
+        return None
+    parts = zip(records, plan.parts, strict=False)  # the plan of a uniform capsule has none
+    part = next((part for record, part in parts if number in record.get(VOLUMES, ())), plan)
+    nodes = [node for node, share in part.cells.items() if share.memory_mib]
+    return nodes[0] if len(nodes) == 1 else None
 
 
 def _own(container: Container) -> list[tuple[int, Mount]]:

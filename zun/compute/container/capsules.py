@@ -26,7 +26,7 @@ from zun.compute.host.compute_node_tracker import ComputeNodeTracker
 from zun.container.driver.driver import ContainerDriver
 from zun.container.driver.state import RuntimeState
 from zun.objects import Container
-from zun.objects.placement import CONTAINERS, INITS, MEMBERS, cpuset_record, held_plan
+from zun.objects.placement import CONTAINERS, INITS, MEMBERS, VOLUMES, cpuset_record, held_plan
 from zun.topology import HostTopology, Plan, amounts
 from zun.topology.parting import beside, parted, resized_part
 
@@ -99,21 +99,17 @@ def resized_member(
     if plan is None:
         raise exceptions.Conflict(f"Container {named(member)} holds no resources that could be changed.")
     claimed: Mapping[str, Any] = capsule
-    volumes = memory_mib(mounts_of(capsule))
+    mounts = mounts_of(capsule)
     if records := (capsule.placement or {}).get(MEMBERS):
         number = [each.uuid for each in group].index(member.uuid)
         claimed, plan = next(
             (record, part) for record, part in zip(records, plan.parts, strict=True) if number in record[CONTAINERS]
         )
         group = [group[each] for each in claimed[CONTAINERS]]
-        if volumes:
-            raise exceptions.Conflict(
-                f"Container {named(member)} keeps its size, because containers of its capsule have placements of their "
-                f"own and the capsule has volumes in memory. {ANEW}"
-            )
+        mounts = [each for each in mounts if each.number in claimed.get(VOLUMES, ())]
     others = [each for each in group if each.uuid != member.uuid]
     most_cpu = amounts.exact(claimed["cpu"] - sum(each.cpu for each in others))
-    most_memory = claimed["memory"] - volumes - sum(each.memory for each in others)
+    most_memory = claimed["memory"] - memory_mib(mounts) - sum(each.memory for each in others)
     if cpu > most_cpu or memory > most_memory:
         raise exceptions.Conflict(
             f"Container {named(member)} can have {amounts.cpus(amounts.text(most_cpu))} and {most_memory} MiB at most: "

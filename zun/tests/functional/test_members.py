@@ -656,3 +656,17 @@ def test_members_that_differ_are_resized_within_their_part(api, cloud, context):
     assert resize(api, dedicated, cpu=1).status == 200
     assert resize(api, two, cpu=2).status == 409  # what a dedicated one leaves is no part of the pool
     assert [each[0] for each in sizes(cloud, [dedicated])] == [1.0]
+
+
+def test_no_container_gets_the_memory_of_a_volume(api, cloud, context):
+    box = {"image": "demo", "resources": {"requests": {"cpu": 1, "memory": 64}}}
+    own = {**box, "placement": {"cpu_policy": "dedicated"}, "volumeMounts": [{"name": "fast", "mountPath": "/v"}]}
+    volumes = [{"name": "fast", "emptyDir": {"medium": "Memory", "sizeLimit": "32M"}}]
+    template = {"kind": "capsule", "metadata": {"name": "pod"}, "spec": {"containers": [own, box], "volumes": volumes}}
+    row, rows = settled(cloud, api.post("/v1/capsules", {"template": template}).json["uuid"], "Running")
+    for each in rows:
+        reply = resize(api, each["uuid"], memory=65)
+        assert reply.status == 409 and "can have 1 CPU and 64 MiB at most" in reply.error["detail"]
+        assert resize(api, each["uuid"], memory=48).status == 200
+        assert resize(api, each["uuid"], memory=64).status == 200
+    assert db.get(row["uuid"])["cpuset"] == row["cpuset"]

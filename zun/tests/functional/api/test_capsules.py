@@ -282,14 +282,46 @@ def test_capsule_without_such_placements_is_stored_as_ever(api):
     assert "members" not in stored and "same" not in stored
 
 
-def test_volumes_in_memory_and_sidecars_are_claimed_with_those_that_follow(api):
-    api = api.at("1.51")
-    own = boxed(placement=DEDICATED, volumeMounts=[{"name": "cache", "mountPath": "/cache"}])
-    volumes = [{"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}]
-    sidecar, init = boxed(1, 100, restartPolicy="Always"), boxed(3, 50)
-    shown = stored_members(api, containers=[own, boxed(1)], volumes=volumes, initContainers=[sidecar, init])[2]
-    assert shown == [("dedicated", 2.0, 256, [1], False), ("shared", 4.0, 420, [0, 2], True)]
-    assert stored_members(api, containers=[own], volumes=volumes)[2] == [("dedicated", 2.0, 320, [0], False)]
+def test_init_containers_and_sidecars_are_planned_with_those_that_follow(api):
+    boxes, begin = [boxed(placement=DEDICATED), boxed(1)], [boxed(1, 100, restartPolicy="Always"), boxed(3, 50)]
+    shown = stored_members(api.at("1.51"), containers=boxes, initContainers=begin)[2]
+    assert shown == [("dedicated", 2.0, 256, [1], False), ("shared", 4.0, 356, [0, 2], True)]
+
+
+CACHE = {"name": "cache", "emptyDir": {"medium": "Memory", "sizeLimit": "64M"}}
+PAGED = {**DEDICATED, "mem_page_size": 2048}
+
+
+def caching(*, read_only=False, **fields):
+    return boxed(volumeMounts=[{"name": "cache", "mountPath": "/cache", "readOnly": read_only}], **fields)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "more", "memory"),
+    [
+        pytest.param([caching(placement=DEDICATED), boxed()], {}, [320, 256], id="writer-is-dedicated"),
+        pytest.param([boxed(placement=DEDICATED), caching()], {}, [256, 320], id="writer-follows"),
+        pytest.param([boxed(placement=DEDICATED), caching(placement=DEDICATED)], {}, [256, 320], id="second-writes"),
+        pytest.param([caching(placement=DEDICATED), caching()], {}, [320, 256], id="dedicated-of-two-writers"),
+        pytest.param([caching(placement=DEDICATED, read_only=True), caching()], {}, [256, 320], id="reader-and-writer"),
+        pytest.param([caching(placement=DEDICATED, read_only=True), boxed()], {}, [320, 256], id="readers-only"),
+        pytest.param([caching(placement=DEDICATED, read_only=True), boxed()], {"initContainers": [caching()]},
+                     [256, 320], id="init-container-writes"),
+        pytest.param([caching(placement=PAGED), boxed()], {}, [256, 320], id="writer-has-huge-pages"),
+        pytest.param([caching(), boxed(placement=DEDICATED)], {"placement": DEDICATED}, [256, 320],
+                     id="follower-is-dedicated"),
+    ],
+)  # fmt: skip
+def test_volume_in_memory_is_claimed_with_a_container_that_writes_it(api, boxes, more, memory):
+    _, found, shown = stored_members(api.at("1.51"), containers=boxes, volumes=[CACHE], **more)
+    assert [each[2] for each in shown] == memory
+    assert [each.get("volumes") for each in found.placement["members"]] == [[0] if each > 256 else None
+                                                                            for each in memory]
+
+
+def test_volume_in_memory_needs_ordinary_pages(api):
+    reply = api.at("1.51").post(PATH, spec(caching(placement=PAGED), volumes=[CACHE]))
+    assert reply.status == 400 and "spec.volumes: a volume in memory needs a container" in reply.error["detail"]
 
 
 @pytest.mark.parametrize(

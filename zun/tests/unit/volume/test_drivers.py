@@ -14,7 +14,9 @@ from zun.common import exceptions
 from zun.common.mounts import Kind, Mount
 from zun.container.driver.lifecycle import RuntimeMount
 from zun.objects import Container
-from zun.volume import places
+from zun.objects.placement import cpuset_record
+from zun.topology import CellShare, Plan
+from zun.volume import memory, places
 from zun.volume.fake import InMemoryVolumeDriver
 from zun.volume.files import FileDriver
 from zun.volume.local import LocalDriver
@@ -97,6 +99,42 @@ def test_one_that_cannot_be_removed_keeps_no_other(context):
     with pytest.raises(exceptions.VolumeError, match="Mount /a: busy"):
         volumes.remove(container)
     assert list(driver.made) == [(OWNER, 0)]
+
+
+PARTS = (Plan({0: CellShare(memory_mib=64)}), Plan({1: CellShare(memory_mib=96)}, cpu_policy="shared"))
+RECORDS = [{"containers": [0]}, {"containers": [1], "volumes": [0]}]
+
+
+@pytest.mark.parametrize(
+    ("plan", "placement", "node"),
+    [
+        pytest.param(Plan({2: CellShare(memory_mib=64)}), {}, 2, id="one-node"),
+        pytest.param(Plan({1: CellShare(), 2: CellShare(memory_mib=64)}), {}, 2, id="memory-beside-the-cpus"),
+        pytest.param(Plan({1: CellShare(memory_mib=1), 2: CellShare(memory_mib=64)}), {}, None, id="several-nodes"),
+        pytest.param(Plan.joined(PARTS), {"members": RECORDS}, 1, id="part-that-has-the-volume"),
+        pytest.param(None, {}, None, id="nothing-is-held"),
+    ],
+)
+def test_volume_in_memory_knows_the_node_of_its_claim(context, plan, placement, node):
+    driver = InMemoryVolumeDriver()
+    mounts = [Mount(kind, "/d", size_mib=1, number=n).to_dict() for n, kind in enumerate((Kind.MEMORY, Kind.LOCAL))]
+    held = cpuset_record(plan) if plan else None
+    fields = {"project_id": "demo", "capsule_uuid": None, "request": {}, "placement": placement, "cpuset": held}
+    driver.as_volumes().prepare(Container(context, uuid=OWNER, mounts=mounts, **fields))
+    assert [driver.made[OWNER, number].node for number in (0, 1)] == [node, None]
+
+
+@pytest.mark.parametrize(("node", "numa", "policy"), [(2, True, ",mpol=prefer:2"), (None, True, ""), (2, False, "")])
+def test_tmpfs_prefers_the_node_of_the_claim(tmp_path, monkeypatch, node, numa, policy):
+    """With a mount command that only says how it was called. A kernel without NUMA does not know the option."""
+    tool, told = tmp_path / "mount", tmp_path / "told"
+    tool.write_text(f'#!/bin/sh\necho "$@" > {told}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(memory, "NODES", tmp_path if numa else tmp_path / "none")
+    MemoryDriver(tmp_path / "memory").restore(OWNER, 0, Mount(Kind.MEMORY, "/d", size_mib=8, node=node))
+    target = tmp_path / "memory" / OWNER / "0" / "fs"
+    assert told.read_text() == f"-t tmpfs -o size=8m,mode=0700,nodev,nosuid{policy} zun {target}\n"
 
 
 TEXT = st.text("ab-", min_size=1, max_size=4)
