@@ -141,6 +141,7 @@ def allinone(machine: HostTopology, engine: docker.APIClient, tmp_path_factory: 
             "audit_interval": 0, "interrupts": "away",
         },
         "scheduler": {"sweep_interval": 300},
+        "capsule": {"sandbox_image": IMAGE, "sandbox_command": "sleep,100000"},
         "quota": {"containers": -1, "cpu": -1, "memory": -1, "disk": -1},
     }
     if LAYOUT == "4pci":

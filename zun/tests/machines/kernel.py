@@ -4,6 +4,7 @@
 Everything here may raise FileNotFoundError or ProcessLookupError for a process that ends meanwhile.
 """
 
+import mmap
 import os
 import pathlib
 import re
@@ -117,6 +118,25 @@ def anonymous_mib(pid: int) -> dict[int, float]:
             if place := re.fullmatch(r"N(\d+)=(\d+)", word):
                 found[int(place[1])] = found.get(int(place[1]), 0) + int(place[2]) * unit
     return {node: kib / 1024 for node, kib in sorted(found.items())}
+
+
+def file_mib(path: pathlib.Path) -> dict[int, float]:
+    """Memory node -> MiB of a file's pages in memory there. The file must have no holes: these would get pages.
+
+    This process maps the file and touches its pages, and reads its own numa_maps. The pages stay where they are.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as area:
+        for place in range(0, len(area), PAGE_KIB << 10):
+            area[place]
+        lines = pathlib.Path("/proc/self/numa_maps").read_text().splitlines()
+    (line,) = (each for each in lines if f"file={path}" in each.split())
+    return {int(node): int(pages) * PAGE_KIB / 1024 for node, pages in re.findall(r" N(\d+)=(\d+)", line)}
+
+
+def free_huge_pages(size: int = 2048) -> dict[int, int]:
+    """Node -> free huge pages of a size in KiB, by sysfs."""
+    files = pathlib.Path("/sys/devices/system/node").glob(f"node*/hugepages/hugepages-{size}kB/free_hugepages")
+    return {int(file.parts[-4][4:]): int(file.read_text()) for file in files}
 
 
 @dataclass(frozen=True, slots=True)

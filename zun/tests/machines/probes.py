@@ -13,6 +13,8 @@ def stay():
     open("/proc/self/comm", "w").write("touched")
     time.sleep(100000)
 """
+REFUSED = "refused"
+"""Name that a process gives itself when the kernel gave it all that is its own, and refused more."""
 TOUCHED = "touched"
 """Name that a process gives itself when it has touched all its memory."""
 
@@ -85,6 +87,25 @@ def growing(mib: int) -> list[str]:
     return ["python3", "-c", f"{_TOUCH}\nkept = [touch(64) for _ in range({mib} // 64)]\nstay()"]
 
 
+def writing(file: str, mib: int, more: int) -> list[str]:
+    """Write ``mib`` MiB to a new file. Then write ``more`` MiB to another one, and be named by what came of that."""
+    program = f"""
+def write(name, mib):
+    with open(name, "wb", buffering=0) as file:
+        for _ in range(mib):
+            assert file.write(page) == len(page)
+write({file!r}, {mib})
+try:
+    write({file!r} + ".more", {more})
+except (AssertionError, OSError):
+    os.unlink({file!r} + ".more")
+    open("/proc/self/comm", "w").write({REFUSED!r})
+    time.sleep(100000)
+stay()
+"""
+    return ["python3", "-c", _TOUCH + program]
+
+
 _HUGE = """
 import mmap, os, signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
@@ -114,10 +135,6 @@ def one_more():
 kept = []
 """
 _ON_DEMAND = f"{_HUGE}\nsignal.sigwait([signal.SIGUSR1])\n"
-REFUSED = "refused"
-"""Name that a process gives itself when the kernel gave it all of its huge pages and refused one more."""
-
-
 def taking_pages(pages: int) -> list[str]:
     """After a SIGUSR1 take huge pages of 2 MiB, half of them from a file. Ask for one more. Stay.
 

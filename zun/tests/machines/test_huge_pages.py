@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Huge pages that the machine reserved at boot: each container gets its own, on its cells, and no other pages."""
 
-import os
-import pathlib
-import signal
 import subprocess
 import sys
 
 import pytest
 
 from zun.tests.fixtures import wait_for
-from zun.tests.machines import kernel, probes
+from zun.tests.machines import probes
 from zun.tests.machines.containers import PATIENCE
+from zun.tests.machines.containers import one_more_refused as refused
+from zun.tests.machines.kernel import free_huge_pages as free
 
 MIB = 1 << 20
 SIZE = 2048
@@ -19,25 +18,8 @@ BASE = 256 * MIB
 """Ordinary memory of a container with huge pages: the default of [compute] huge_page_base_memory."""
 
 
-def free():
-    """Node -> free huge pages, by sysfs."""
-    files = pathlib.Path("/sys/devices/system/node").glob(f"node*/hugepages/hugepages-{SIZE}kB/free_hugepages")
-    return {int(file.parts[-4][4:]): int(file.read_text()) for file in files}
-
-
 def limit(group, name):
     return (group / name).read_text().strip()
-
-
-def refused(pid):
-    """Let the process take its pages, wait until it has asked for one more, and return whether that was refused."""
-
-    def has_asked():
-        os.kill(pid, signal.SIGUSR1)  # lost if it comes too early, harmless if too late
-        return kernel.status(pid)["Name"] in (probes.REFUSED, probes.TOUCHED)
-
-    wait_for(has_asked, PATIENCE)
-    return kernel.status(pid)["Name"] == probes.REFUSED
 
 
 @pytest.fixture
