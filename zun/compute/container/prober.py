@@ -166,8 +166,10 @@ class Prober:
                 self._at(begun + probe.period, watch, role)
             self._put(watch)
             current = self._watches.get(uuid) is watch
-        told = (watch.health.told(), watch.health.failed)
-        if current and told != (before.told(), before.failed):
+            now = watch.health
+        # A start-up alone may leave the text for users as it is, and other containers wait for it.
+        news = (now.told(), now.failed, now.started) != (before.told(), before.failed, before.started)
+        if current and news:
             self._look(uuid)
 
     def _free(self, capsule: str) -> None:

@@ -112,6 +112,15 @@ def test_readiness_comes_and_goes(prober, driver, looks):
     assert looks.empty()  # what did not change is not told
 
 
+def test_start_up_is_told_before_the_readiness_is_known(prober, driver, looks):
+    """Other containers wait for the start-up alone. The text for users stays ``not ready``."""
+    startup = {"exec": {"command": ["true"]}, **OFTEN}
+    container = running(driver, startup=startup, readiness={"tcpSocket": {"port": 80}, "initialDelaySeconds": 600})
+    health(prober, driver, container)
+    assert looks.get(timeout=10) == container.uuid
+    assert health(prober, driver, container).started and not health(prober, driver, container).ready
+
+
 def test_a_new_run_is_asked_anew_after_a_failure(prober, driver, looks):
     container = running(driver, liveness={"exec": {"command": ["false"]}, "failureThreshold": 2, **OFTEN})
     health(prober, driver, container)
