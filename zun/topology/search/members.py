@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations
+from math import comb
 
 from zun.topology import amounts
 from zun.topology.cpuset import CpuSet
@@ -36,6 +37,10 @@ PLAN_STEPS = 50
 NEARER_STEPS = 5_000
 """Limit on the steps of the search for a better joined plan than the first one: some 30 sets of cells for a capsule of
 three members."""
+
+MOST_SETS = 2_000
+"""The most sets of so many cells that are compared: all sets of four of the sixteen cells of a large host, for example.
+Twenty-four cells have 735,471 sets of eight."""
 
 Planner = Callable[[HostTopology, Usage, PlacementRequest, Steps], Plan | None]
 """Plans one member: ``allocator.granted``."""
@@ -234,14 +239,28 @@ class _Search:
                     nearer = self._fill(0, self._usage, topology, place, ())
                     if nearer is not None and _far(view, nearer) <= far:
                         return nearer
+                if self._steps.over:
+                    break
             return found
         finally:
             steps.spend(self._steps.spent)
             self._steps = steps
 
-    def _sets(self, view: HostView, count: int) -> Iterator[tuple[int, ...]]:
-        """Return the sets of so many cells (positions) with free CPUs."""
-        return combinations([cell.index for cell in view.cells if self._left(cell)], count)
+    def _sets(self, view: HostView, count: int) -> Iterable[tuple[int, ...]]:
+        """Return the sets of so many cells (positions) with free CPUs.
+
+        If these are more than MOST_SETS, return each cell with those nearest to it. Example: 24 sets of 24 cells.
+        """
+        left = {cell.index: free for cell in view.cells if (free := self._left(cell))}
+        if comb(len(left), count) <= MOST_SETS:
+            return combinations(left, count)
+
+        def around(cell: int) -> tuple[int, ...]:
+            near, sign = view.distances[cell], -1 if view.spread else 1
+            order = sorted(left, key=lambda each: (each != cell, near[each], sign * left[each]))
+            return tuple(sorted(order[:count]))
+
+        return {around(cell) for cell in left}
 
     def _cost(self, view: HostView, cells: tuple[int, ...]) -> tuple[int, int, int]:
         """Return a key that sorts sets of cells: fewest, nearest to each other, fullest (emptiest if so configured)."""

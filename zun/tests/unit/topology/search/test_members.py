@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zun.tests.unit.common.proof import proof
-from zun.tests.unit.topology.build import cell, host, smt_host
-from zun.tests.unit.topology.hosts import like_cells, random_case, random_topology, random_usage, rarely
+from zun.tests.unit.topology.build import cell, host, smt_host, used
+from zun.tests.unit.topology.hosts import cells_in_a_row, like_cells, random_case, random_topology, random_usage, rarely
 from zun.topology import (
     CellShare,
     CpuSet,
@@ -403,6 +403,16 @@ def test_exact(rng):
     if same == "none" and any(each.dedicated for each in members):
         for cells in nearer_cells(topology, usage, answer):
             assert not fits_somehow(topology, usage, in_order, same, within=cells), (cells, answer)
+
+
+def test_cells_of_a_large_host_are_compared_in_few_sets():
+    """32 cells have 225,792,840 sets of 12. Cell 0 is the fullest, and its neighbours are full."""
+    topology = cells_in_a_row(32, 8, 100_000)
+    usage = used(topology, "0-1", "8-47")
+    answer = plan(topology, usage, capsule(*[dedicated(6) for _ in range(12)]))
+    assert isinstance(answer, Plan)
+    nodes = list(answer.cells)
+    assert nodes == list(range(nodes[0], nodes[0] + 12)) and nodes[0] > 5
 
 
 @proof(200)
