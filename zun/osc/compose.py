@@ -370,10 +370,10 @@ class _Project:
                 raise ValueError(f"{where}: {about['path']} cannot be read: {exc}") from None
             yield from variables_of(text, about["path"], {}).items()
 
-    def pull(self, made: dict[str, Any], policy: str, path: str) -> None:
+    def pull(self, made: dict[str, Any], policy: Any, path: str) -> None:
         kept = {"always": "Always", "never": "Never", "missing": "IfNotPresent", "if_not_present": "IfNotPresent"}
-        if policy in kept:
-            made["imagePullPolicy"] = kept[policy]
+        if ours := kept.get(str(policy)):
+            made["imagePullPolicy"] = ours
         else:
             self.lost.add(f"{path}.pull_policy", f"{policy} is not known")
 
@@ -382,7 +382,7 @@ class _Project:
             where = f"{path}.ports[{number}]"
             if isinstance(each, Mapping):
                 target, published = each.get("target", ""), each.get("published")
-                protocol = each.get("protocol", "tcp")
+                protocol = str(each.get("protocol") or "tcp")
                 kept = ("target", "published", "protocol", "name", "app_protocol", "mode", "host_ip")
                 self.lost.others(each, f"{where}.", kept)
             else:
@@ -426,6 +426,7 @@ class _Project:
                     own = mapping(each, "volume", f"{where}.")
                     self.lost.others(each, f"{where}.", ("type", "source", "target", "read_only", "volume"))
                     self.lost.others(own, f"{where}.volume.", ())
+                    source = source and _scalar(source, f"{where}.source")
             else:
                 source, target, options = _parts(_scalar(each, where))
                 kind = "bind" if source.startswith((".", "/", "~", "\\")) or source[1:2] == ":" else "volume"
@@ -458,10 +459,10 @@ def _numbers(target: Any, protocol: str, path: str) -> Iterator[dict[str, Any]]:
     first, _, last = str(target).partition("-")
     if not first.isdecimal() or not (last or first).isdecimal():
         raise ValueError(f"{path}: {target!r} is no port")
-    ports = range(int(first), int(last or first) + 1)
-    if not 1 <= len(ports) <= MOST_PORTS:
+    lowest, highest = int(first), int(last or first)
+    if not 0 <= highest - lowest < MOST_PORTS:
         raise ValueError(f"{path}: {target!r} is no range of 1 to {MOST_PORTS} ports")
-    for port in ports:
+    for port in range(lowest, highest + 1):
         yield {"containerPort": translation.number(port, path, "port"), "protocol": protocol.upper()}
 
 

@@ -8,6 +8,7 @@ error.
 
 from __future__ import annotations
 
+import http.client
 import json
 import pathlib
 import re
@@ -71,8 +72,8 @@ def read(path: str, loader: type[Kubernetes] = Kubernetes) -> list[Any]:
         else:
             content = pathlib.Path(path).read_bytes()
         text = content.decode("utf-8-sig")
-    except OSError as exc:
-        raise ValueError(f"it cannot be read: {exc.strerror or exc}") from None
+    except (OSError, http.client.HTTPException) as exc:
+        raise ValueError(f"it cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
     except UnicodeDecodeError as exc:
         raise ValueError(f"it is not UTF-8: byte {exc.start} is 0x{exc.object[exc.start]:02x}") from None
     if not (found := [each for each in _parsed(text, loader) if each is not None]):

@@ -159,7 +159,7 @@ def translated(manifest: Mapping[str, Any]) -> Translated:
         own = mapping(pod, "metadata", at)
         pod = {**pod, "metadata": {**own, "name": own.get("name") or mapping(manifest, "metadata", "").get("name")}}
         claims = _list(workload, "volumeClaimTemplates", at.removesuffix("template."))
-        found.volume_names = {mapping(each, "metadata", "").get("name") for each in claims}  # lost with the kind
+        found.volume_names = {str(mapping(each, "metadata", "").get("name")) for each in claims}  # lost with the kind
         if workload.get("replicas") not in (None, 1):
             found.lost.add("spec.replicas", "a capsule is one")
     elif kind == "Pod":
@@ -183,7 +183,7 @@ class _Pod:
 
     def __init__(self, lost: Lost) -> None:
         self.lost = lost
-        self.volume_names: Set[Any] = frozenset()
+        self.volume_names: Set[str] = frozenset()
 
     def template(self, pod: Mapping[str, Any], at: str) -> dict[str, Any]:
         metadata, spec = mapping(pod, "metadata", at), mapping(pod, "spec", at)
@@ -192,7 +192,7 @@ class _Pod:
         self.lost.others(spec, f"{at}spec.", kept, _OF_CLUSTER)
         volumes_given = _list(spec, "volumes", f"{at}spec.")
         volumes = dict(self.volumes(volumes_given, f"{at}spec.volumes"))
-        self.volume_names |= {each["name"] for each in volumes_given}
+        self.volume_names |= {str(each["name"]) for each in volumes_given}
         parts = {
             part: [
                 self.container(each, f"{at}spec.{part}[{number}]", volumes)
@@ -258,9 +258,9 @@ class _Pod:
             if each.get("valueFrom"):
                 self.lost.add(f"{path}[{number}].valueFrom", _NO_CONFIG)
             else:
-                value = each.get("value")
-                text = "" if value is None else _text(value, f"{path}[{number}].value")
-                yield _named(each, f"{path}[{number}]"), text
+                value, where = each.get("value"), f"{path}[{number}]"
+                text = "" if value is None else _text(value, f"{where}.value")
+                yield _text(_named(each, where), f"{where}.name"), text
 
     def references(self, given: Mapping[str, Any], env: Mapping[str, str], path: str) -> None:
         """Note ``$(NAME)`` of a variable of the container, which a kubelet would replace. ``$$(NAME)`` is a text."""
@@ -306,7 +306,7 @@ class _Pod:
 
     def requests(self, given: Mapping[str, Any], path: str) -> dict[str, Any]:
         """Return the CPUs and MiB that a container claims: memory up to its limit, because that is what it may use."""
-        requests, limits = mapping(given, "requests", f"{path}."), mapping(given, "limits", f"{path}.")
+        requests, limits = _amounts(given, "requests", f"{path}."), _amounts(given, "limits", f"{path}.")
         self.lost.others(given, f"{path}.", ("requests", "limits"))
         for part, found in (("requests", requests), ("limits", limits)):
             for name in sorted(found.keys() - {"cpu", "memory"}):
@@ -385,7 +385,7 @@ class _Pod:
         """Yield the mounts of volumes that are kept. The volume of another mount is noted already, if there is one."""
         for number, each in enumerate(given):
             where = f"{path}[{number}]"
-            if (volume := _named(each, where)) not in self.volume_names:
+            if (volume := _text(_named(each, where), f"{where}.name")) not in self.volume_names:
                 raise ValueError(f"{where}.name: there is no volume {volume}")
             if volume in volumes:
                 usual = {"mountPropagation": "None", "recursiveReadOnly": "Disabled"}
@@ -405,8 +405,13 @@ def _port_number(port: Any, path: str, ports: Sequence[Any]) -> int:
     )
 
 
+def _amounts(resources: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
+    """Return the requests or limits. As in Kubernetes, one that is null is not set."""
+    return {kind: value for kind, value in mapping(resources, name, at).items() if value is not None}
+
+
 def _is_guaranteed(resources: Mapping[str, Any]) -> bool:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requests = _amounts(resources, "limits", ""), _amounts(resources, "requests", "")
     return all(
         name in limits and amount(requests.get(name, limits[name]), name) == amount(limits[name], name) > 0
         for name in ("cpu", "memory")

@@ -68,6 +68,11 @@ def test_file_that_cannot_be_read_is_refused_with_the_reason(tmp_path, name, wor
         read(str(tmp_path / name))
 
 
+def test_address_that_no_server_understands_is_refused():
+    with pytest.raises(ValueError, match="cannot be read: URL can't contain control characters"):
+        read("http://localhost/a pod.yaml")
+
+
 def test_address_of_a_file_is_read_as_by_the_stock_client(tmp_path):
     (tmp_path / "a.yaml").write_text("a: 1")
     assert read((tmp_path / "a.yaml").as_uri()) == [{"a": 1}]

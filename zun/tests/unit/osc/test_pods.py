@@ -97,6 +97,13 @@ def test_cpus_are_dedicated_as_by_the_static_policy(containers, inits, policy):
     assert spec.get("placement", {}).get("cpu_policy") == policy
 
 
+def test_amount_that_is_null_is_not_set():
+    resources = {"requests": {"cpu": None, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1Gi"}}
+    spec = capsule_of(one(resources=resources))
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": 2, "memory": 1024}
+    assert spec["placement"] == {"cpu_policy": "dedicated"}
+
+
 def test_container_beside_one_with_a_part_of_a_cpu_has_own_cpus():
     parts = [{"image": "nginx", "resources": equal("500m", "1Gi")}, {"image": "nginx", "resources": equal(1, "1Gi")}]
     template, lost = translated(pod(*parts))
