@@ -60,8 +60,13 @@ class Lifecycle:
         self._glance = glance
         self._errands = errands
 
-    def start(self, context: RequestContext, container: Container) -> None:
-        """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds."""
+    def start(
+        self, context: RequestContext, container: Container, failure: exceptions.ZunError | None = None
+    ) -> None:
+        """Start it; a container that cannot be started is in Error with the reason, and keeps what it holds.
+
+        ``failure`` is why what it needs could not be started. Then it is not tried.
+        """
         with (
             recorded(context, container.uuid, "start") as step,
             self._operations.action(
@@ -73,6 +78,8 @@ class Lifecycle:
                 return
             _wish(current, run=True)
             try:
+                if failure is not None:
+                    raise failure
                 self._objects.start(current, self._ready(context, current))
             except exceptions.ZunError as exc:
                 step.failed(exc)
@@ -102,25 +109,25 @@ class Lifecycle:
             self._networks.rejoin(container)
         return plan
 
-    def wake(self, context: RequestContext, member: Container, sidecar: str) -> bool:
+    def wake(self, context: RequestContext, member: Container, sidecar: str) -> exceptions.ZunError | None:
         """Start what a member needs, as far as the sidecar that must start up before the member is started.
 
-        The row says what the member waits for. Returns whether everything could be started.
+        The row says what the member waits for. Returns why something could not be started, or None.
         """
         with self._operations.undisturbed(context, member.uuid, capsule=member.capsule_uuid) as current:
             if current is None:
-                return True
+                return None
             try:
                 awaited = self._wake(context, current, sidecar)
             except exceptions.ZunError as exc:
                 LOG.info("What container %s needs could not be started: %s", member.uuid, exceptions.first_line(exc))
-                return False
+                return exc
             if not awaits_reboot(current):
                 current.task_state = TaskState.STARTING
             current.status_reason = STARTS_UP.format(awaited)
             with contextlib.suppress(exceptions.StatusChanged):
                 current.save(only_from=(current.status,))
-            return True
+            return None
 
     def _wake(self, context: RequestContext, member: Container, last: str | None = None) -> str | None:
         """Start what a member needs: the object of its capsule, which has the network, and dismissed sidecars.
@@ -199,9 +206,19 @@ class Lifecycle:
         grace = grace_of(container)
         self._simple(context, container, "stop", TaskState.STOPPING, lambda c: self._driver.stop(c, grace))
 
-    def reboot(self, context: RequestContext, container: Container, timeout: int | None = None) -> None:
+    def reboot(
+        self,
+        context: RequestContext,
+        container: Container,
+        timeout: int | None = None,
+        failure: exceptions.ZunError | None = None,
+    ) -> None:
+        """Restart it. ``failure`` as of ``start``."""
+
         def work(current: Container) -> None:
             _wish(current, run=True)
+            if failure is not None:
+                raise failure
             plan = self._ready(context, current)
             try:
                 self._objects.reboot(current, plan, timeout)

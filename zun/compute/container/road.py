@@ -354,11 +354,12 @@ class Road:
         self._lifecycle.delete(context, container, **how)
 
     def _wake(self, context: RequestContext, member: Container, step: Step) -> None:
-        """Start what a member needs before it is started. If that fails, its start tries it once more and fails."""
-        if not self._lifecycle.wake(context, member, step.values["sidecar"]):
-            wanted = self._wanted(context, member.uuid)
-            again = Step(Do.REBOOT if awaits_reboot(member) else Do.START, next(iter(wanted), None))
-            self._performs[again.do](self._context_of(again), member, again)
+        """Start what a member needs before it is started. If that fails, its start fails with the same reason."""
+        failure = self._lifecycle.wake(context, member, step.values["sidecar"])
+        if failure is not None:
+            asked = self._context_of(Step(step.do, next(iter(self._wanted(context, member.uuid)), None)))
+            end = self._lifecycle.reboot if awaits_reboot(member) else self._lifecycle.start
+            end(asked, member, failure=failure)
 
     @contextlib.contextmanager
     def _ends(self, uuid: str, do: Do) -> Iterator[None]:

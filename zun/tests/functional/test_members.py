@@ -253,11 +253,13 @@ def test_start_that_waits_for_a_sidecar(api, cloud, context, driver, then):
     uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
     stop_all(api, driver, [sidecar], [one, two])
     if then == "cannot start":
-        for _ in range(2):  # it is tried twice
+        for action in ("start", "reboot"):
             driver.fail("start", exceptions.DockerError(error="no such file: /proxy"))
-        ask(api, one, "start")
-        assert outcome(api, one, "start")[0] == "Error"
-        assert "no such file: /proxy" in db.get(one)["status_reason"]
+            ask(api, one, action)
+            assert outcome(api, one, action)[0] == "Error"
+            assert not running(driver, one)  # which nobody may start before the sidecar
+            wait_for(lambda: "no such file: /proxy" in (db.get(one)["status_reason"] or ""))
+            assert db.get(one)["task_state"] is None
         ask(api, one, "start")
         wait_for(lambda: running(driver, sidecar))
         driver.answer(sidecar, 80, b"")
