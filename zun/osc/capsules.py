@@ -138,7 +138,7 @@ class ComposeUp(CreateCapsule):
             values: Mapping[str, str] = os.environ
             if (folder / ".env").is_file():
                 values = {**compose.variables_of(read(".env"), ".env", os.environ), **os.environ}
-            return compose.of_document(document, values, read, parsed_args.project_name or folder.name)
+            return compose.of_document(document, values, read, folder.name, parsed_args.project_name)
 
         return self._create_from(parsed_args, "compose file", translate)
 

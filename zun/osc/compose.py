@@ -64,14 +64,21 @@ _TOP = ("services", "volumes", "name", "version")
 
 
 def of_document(
-    document: Mapping[str, Any], values: Mapping[str, str], read: Callable[[str], str], project: str
+    document: Mapping[str, Any],
+    values: Mapping[str, str],
+    read: Callable[[str], str],
+    project: str,
+    name: str | None = None,
 ) -> Translated:
     """Return the capsule of a compose file. ``values`` are those of variables, ``read`` returns the text of a file.
 
-    ``project`` is the name of the capsule if the document has no ``name``. Raise ValueError as ``translated``.
+    ``name`` is that of the capsule; without it, ``name`` of the document, else ``project``. Raise ValueError as
+    ``translated``.
     """
     unset: dict[str, str] = {}
     written = interpolated(document, values, unset=unset)
+    if name:
+        written = {**written, "name": name}
     template, lost = translated(written, project, read)
     told = (f"{path}: the variable {name} is not set: its value is empty" for name, path in unset.items())
     return Translated(template, (*told, *lost))

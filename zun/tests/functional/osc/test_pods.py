@@ -87,6 +87,11 @@ def test_services_are_created_as_a_capsule(tmp_path, monkeypatch, argv, name):
     assert template["spec"]["containers"][0]["image"] == "nginx:2"
 
 
+def test_option_names_the_capsule_before_the_file(tmp_path):
+    (asked,) = up(tmp_path, COMPOSE + "name: market\n", "--project-name", "other")
+    assert asked.body["template"]["metadata"] == {"name": "other"}
+
+
 def test_files_beside_the_compose_file_have_its_variables(tmp_path, monkeypatch):
     monkeypatch.setenv("ZUN_TEST_SHELL", "shell")
     monkeypatch.delenv("ZUN_TEST_TAG", raising=False)
