@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 
 from zun.osc import translation
@@ -79,7 +80,7 @@ def of_document(
     written = interpolated(document, values, unset=unset)
     if name:
         written = {**written, "name": name}
-    template, lost = translated(written, project, read)
+    template, lost = translated(written, project, read, values)
     told = (f"{path}: the variable {name} is not set: its value is empty" for name, path in unset.items())
     return Translated(template, (*told, *lost))
 
@@ -157,7 +158,7 @@ class _Interpolation:
 
 
 def variables_of(text: str, path: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an ``.env`` file. A later one can name those before and those of ``environment``.
+    """Return the variables of an ``.env`` file. One can name those before, and first those of ``environment``.
 
     ``#`` begins a comment after a blank, quotes are taken off, and within single quotes nothing is replaced. A name
     without ``=`` has its value from ``environment``. Raise ValueError, with the line, for what is no assignment.
@@ -187,17 +188,21 @@ def variables_of(text: str, path: str, environment: Mapping[str, str]) -> dict[s
             value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), quoted["text"])
         else:
             value = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
-        made[name] = interpolated(value, {**environment, **made}, f"{path}: line {at}")
+        made[name] = interpolated(value, {**made, **environment}, f"{path}: line {at}")
     return made
 
 
 def translated(
-    document: Mapping[str, Any], project: str, read: Callable[[str], str] | None = None
+    document: Mapping[str, Any],
+    project: str,
+    read: Callable[[str], str] | None = None,
+    values: Mapping[str, str] = MappingProxyType({}),
 ) -> Translated:
     """Return the capsule of a compose file, whose values are interpolated. ``project`` is its name without ``name``.
 
-    Services of profiles are left out, as docker compose does. ``read`` returns the text of a file of ``env_file``.
-    Raise ValueError, naming the path, for a document that is no compose file.
+    Services of profiles are left out, as docker compose does. ``read`` returns the text of a file of ``env_file``,
+    whose variables can name those of ``values``. Raise ValueError, naming the path, for a document that is no compose
+    file.
     """
     given = document.get("services")
     if not given or not isinstance(given, Mapping):
@@ -205,7 +210,7 @@ def translated(
     services = {str(name): each for name, each in given.items() if not _profiled(each)}
     if not services:
         raise ValueError("services: all have profiles, and nothing is started")
-    found = _Project(Lost(_WHY, extensions="x-"), mapping(document, "volumes", ""), read)
+    found = _Project(Lost(_WHY, extensions="x-"), mapping(document, "volumes", ""), read, values)
     found.lost.others(document, "", _TOP)
     if len(services) > 1:
         found.lost.add("services", "they reach each other at 127.0.0.1, not by their names")
@@ -241,8 +246,10 @@ def _profiled(service: Any) -> bool:
 class _Project:
     """One translation. ``volumes`` are those of the document by name."""
 
-    def __init__(self, lost: Lost, volumes: Mapping[str, Any], read: Callable[[str], str] | None) -> None:
-        self.lost, self._volumes, self._read = lost, volumes, read
+    def __init__(
+        self, lost: Lost, volumes: Mapping[str, Any], read: Callable[[str], str] | None, values: Mapping[str, str]
+    ) -> None:
+        self.lost, self._volumes, self._read, self._values = lost, volumes, read, values
         self._mounted: set[str] = set()
 
     def in_order(self, services: Mapping[str, Any]) -> list[str]:
@@ -375,7 +382,7 @@ class _Project:
                 continue
             except (OSError, UnicodeDecodeError) as exc:
                 raise ValueError(f"{where}: {about['path']} cannot be read: {exc}") from None
-            yield from variables_of(text, about["path"], {}).items()
+            yield from variables_of(text, about["path"], self._values).items()
 
     def pull(self, made: dict[str, Any], policy: Any, path: str) -> None:
         kept = {"always": "Always", "never": "Never", "missing": "IfNotPresent", "if_not_present": "IfNotPresent"}

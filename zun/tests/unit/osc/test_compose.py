@@ -240,6 +240,12 @@ def test_files_of_variables_are_read_before_the_environment():
     assert container["env"] == {"A": "own", "B": "file"}
 
 
+def test_files_of_variables_can_name_those_of_the_shell():
+    text = "URL=http://$HOST/\nHOST\n"
+    template, lost = of_document(one(env_file="set.env"), {"HOST": "shell"}, lambda name: text, "project")
+    assert (template["spec"]["containers"][0]["env"], lost) == ({"URL": "http://shell/", "HOST": "shell"}, ())
+
+
 def test_services_of_profiles_and_extensions_are_left_out_without_a_word():
     document = {**one(**{"x-more": 1, "depends_on": {"debug": {"required": False}}}), "x-common": {"a": 1}}
     document["services"]["debug"] = {"image": "nginx", "profiles": ["debug"]}
@@ -284,6 +290,7 @@ def test_variable_that_is_not_set_is_listed_once():
         ("A=\"two\nlines\"\nB=${A:+on}", {"A": "two\nlines", "B": "on"}),
         ("SHELL_HAS\nSHELL_HAS_NOT", {"SHELL_HAS": "it"}),
         ("A=${SHELL_HAS}", {"A": "it"}),
+        ("SHELL_HAS=more\nA=$SHELL_HAS", {"SHELL_HAS": "more", "A": "it"}),
     ],
 )
 def test_variables_of_a_file(text, made):
