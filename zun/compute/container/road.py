@@ -244,7 +244,7 @@ class Road:
             step = next_step(case)
             if step.do in (Do.END, Do.REFUSE):  # the row may be older than the action and its status
                 row = row_of(context, uuid)
-                case = replace(case, row=self._mine(row))
+                case = self._case(context, uuid, row, known)
                 step = next_step(case)
             if step.do is Do.ASK and row is not None:
                 case = replace(case, seen=self._ask(context, row))

@@ -287,6 +287,20 @@ def test_start_that_waits_for_a_sidecar(api, cloud, context, driver, then):
     assert settled(cloud, uuid, "Running")[0]["status_reason"] is None
 
 
+def test_reboot_that_comes_in_the_turn_of_another_member_waits_too(api, cloud, context, driver):
+    """The look has read the rows of all members before."""
+    uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
+    stop_all(api, driver, [sidecar], [one, two])
+    asked = []
+    driver.before("start", lambda container: asked or asked.append(ask(api, two, "reboot")))
+    ask(api, one, "start")
+    wait_for(lambda: waits_for(sidecar)(one) and waits_for(sidecar)(two))
+    assert not running(driver, two)
+    driver.answer(sidecar, 80, b"")
+    assert outcome(api, two, "reboot") == well("reboot") and outcome(api, one, "start") == well("start")
+    settled(cloud, uuid, "Running")
+
+
 def test_member_that_waits_does_not_join_a_new_network_before(api, cloud, context, driver):
     uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver, **ALWAYS)
     for each in (one, two, sidecar, uuid):  # by the engine's own client, so that all of them are to run
