@@ -183,6 +183,7 @@ class RuntimeObjects:
         container.status, container.status_reason = Status.RUNNING, None
         container.started_at = timeutils.utcnow() if state is None else state.started_at
         container.finished_at = container.exit_code = None
+        container.status_detail = None  # what the probes of an earlier run said
         for name, value in ({} if state is None else told_by_runtime(container, state)).items():
             setattr(container, name, value)
         if state is not None and state.status is not None and state.pid == 0:

@@ -287,6 +287,20 @@ def test_start_that_waits_for_a_sidecar(api, cloud, context, driver, then):
     assert settled(cloud, uuid, "Running")[0]["status_reason"] is None
 
 
+def test_sidecar_that_ended_unseen_has_to_start_up_again(api, cloud, context, driver):
+    """Its row says yet that it runs and is ready."""
+    _, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
+    stop_all(api, driver, [sidecar], [one, two])
+    unseen = Container.from_row(context, db.get(sidecar))
+    unseen.status, unseen.status_detail = "Running", "ready"
+    unseen.save()
+    ask(api, one, "start")
+    wait_for(lambda: waits_for(sidecar)(one))
+    assert running(driver, sidecar) and not running(driver, one)
+    driver.answer(sidecar, 80, b"")
+    assert outcome(api, one, "start") == well("start")
+
+
 def test_reboot_that_comes_in_the_turn_of_another_member_waits_too(api, cloud, context, driver):
     """The look has read the rows of all members before."""
     uuid, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
