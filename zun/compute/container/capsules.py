@@ -209,7 +209,7 @@ class CapsuleMembers:
             return False
         everybody = Container.list_by_capsule(context, str(member.capsule_uuid))
         after = everybody[[each.uuid for each in everybody].index(member.uuid) + 1 :]
-        if any(is_sidecar(each) and each.status in RUNS for each in after):
+        if any(is_sidecar(each) and each.status in _RUNS for each in after):
             return False
         served = [each for each in everybody if each.kind == Kind.MEMBER and not is_sidecar(each)]
         return bool(served) and all(each.status == Status.STOPPED and not each.task_state for each in served)

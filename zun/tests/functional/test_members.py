@@ -287,6 +287,22 @@ def test_start_that_waits_for_a_sidecar(api, cloud, context, driver, then):
     assert settled(cloud, uuid, "Running")[0]["status_reason"] is None
 
 
+def test_paused_sidecar_keeps_the_one_before(api, cloud, context, driver):
+    _, first, second, one, two = with_slow_sidecars(cloud, context, driver, count=2)
+    ask(api, second, "pause")
+    assert outcome(api, second, "pause") == well("pause")
+    for each in (one, two):
+        ask(api, each, "stop")
+        assert outcome(api, each, "stop") == well("stop")
+    look_now(cloud.agents["one"].parts, db.get(one)["capsule_uuid"])
+    assert (status(first), status(second)) == ("Running", "Paused")
+    stopped = []
+    driver.before("stop", lambda container: stopped.append(container.uuid))
+    ask(api, second, "unpause")
+    wait_for(lambda: stopped == [second, first])
+    wait_for(lambda: status(first) == "Stopped")
+
+
 def test_sidecar_that_ended_unseen_has_to_start_up_again(api, cloud, context, driver):
     """Its row says yet that it runs and is ready."""
     _, sidecar, one, two = with_slow_sidecars(cloud, context, driver)
