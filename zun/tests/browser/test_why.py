@@ -92,7 +92,7 @@ def test_a_pinned_container_changes_the_colour_of_its_cores(why):
         ("memory", "lots", "lots"),
         ("devices", "nothing-like-it", "nothing-like-it"),
         ("numa_cpus", "1, 1", "add up"),
-        ("mem_page_size", "3", "minimum of 4"),
+        ("mem_page_size", "3", "a whole number from 4 to"),
         ("required_traits", "NO_SUCH", "NO_SUCH"),
         ("hints", "group=no-group", "no-group"),
     ],
