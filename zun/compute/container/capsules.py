@@ -8,6 +8,7 @@ Its members join it, each on its part of that claim. Nothing here waits: a step 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any
 
 from zun.common import exceptions
@@ -208,7 +209,7 @@ class CapsuleMembers:
         if not is_sidecar(member):
             return False
         everybody = Container.list_by_capsule(context, str(member.capsule_uuid))
-        after = everybody[[each.uuid for each in everybody].index(member.uuid) + 1 :]
+        after = list(dropwhile(lambda each: each.uuid != member.uuid, everybody))[1:]
         if any(is_sidecar(each) and each.status in _RUNS for each in after):
             return False
         served = [each for each in everybody if each.kind == Kind.MEMBER and not is_sidecar(each)]
