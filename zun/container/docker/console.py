@@ -53,7 +53,7 @@ class DockerConsole(OnEngine):
                     within = f"within {amounts.text(timeout)} s"
                     raise exceptions.Conflict(f"The command did not end {within} and was killed.") from exc
                 raise exceptions.Conflict(
-                    f"The command did not end within {amounts.text(timeout)} seconds and was left running in container "
+                    f"The command did not end within {amounts.text(timeout)} s and was left running in container "
                     f"{naming.of(container)}. Run it in the background, or raise [docker] execute_timeout."
                 ) from exc
         return output.decode(errors="replace"), code

@@ -27,7 +27,7 @@ class InMemoryConsole(OnRuntime):
             # A real wait would only make tests slower.
             how = "was killed" if ends else "was left running"
             raise exceptions.Conflict(
-                f"The command did not end within {amounts.text(timeout)} seconds in {naming.of(container)} and {how}"
+                f"The command did not end within {amounts.text(timeout)} s in {naming.of(container)} and {how}"
             )
         return outcome.output, outcome.code
 

@@ -66,7 +66,7 @@ def test_probes_are_asked_inside_the_network_of_the_capsule(api):
     for name in ("page", "local", "told"):
         found: list[str] = []
         wait_for(lambda name=name, found=found: found.append(detail(api, uuid_, name)) or found[-1] == "ready", 60)
-    refused = "not ready: readiness probe: connect to :9001: Connection refused"
+    refused = "not ready: readiness probe: connect to capsule:9001: Connection refused"
     wait_for(lambda: detail(api, uuid_, "shut") == refused, 60)
     wait_for(lambda: "sleep 77: The command did not end within 1 s and was killed" in detail(api, uuid_, "slow"))
     slow = members(api, uuid_)["slow"]

@@ -441,13 +441,13 @@ class DriverContract:
 
     def test_execute_is_given_up(self, rig: Rig) -> None:
         container = rig.running()
-        with pytest.raises(exceptions.Conflict, match=r"0\.3 seconds"):
+        with pytest.raises(exceptions.Conflict, match=r"0\.3 s"):
             rig.driver.execute(container, ["sleep", "1000"], 0.3)
         assert rig.driver.execute(container, ["echo", "alive"], 5) == ("alive\n", 0)
 
     def test_command_that_ends_is_killed(self, rig: Rig) -> None:
         container = rig.running()
-        with pytest.raises(exceptions.Conflict, match=r"0\.3 seconds.* was killed"):
+        with pytest.raises(exceptions.Conflict, match=r"0\.3 s.* was killed"):
             rig.driver.execute(container, ["sleep", "1234"], 0.3, ends=True)
         wait_for(lambda: not any("sleep 1234" in each["args"] for each in rig.driver.top(container)))
         assert rig.state(container).status == Status.RUNNING

@@ -58,7 +58,7 @@ def health(prober, driver, container):
     [
         ({"exec": {"command": ["true"]}}, None, None),
         ({"exec": {"command": ["false"]}}, None, "exit code 1"),
-        ({"exec": {"command": ["sleep", "70"]}}, None, "The command did not end within 5 seconds in web"),
+        ({"exec": {"command": ["sleep", "70"]}}, None, "The command did not end within 5 s in web"),
         ({"tcpSocket": {"port": 80}}, b"", None),
         ({"tcpSocket": {"port": 80}}, None, "Connection refused"),
         ({"httpGet": {"port": 80}}, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", None),
