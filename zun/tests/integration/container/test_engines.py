@@ -374,7 +374,8 @@ def ended(trial: Trial) -> str:
 
 @probe
 def signal_to_first_process(trial: Trial) -> str:
-    container = trial.container()
+    container = trial.container("sh", "-c", "echo up; exec sleep 1000")
+    wait_for(lambda: b"up" in trial.engine.logs(container))  # before, it is a process of the runtime, which ends
     trial.engine.kill(container, "TERM")
     trial.engine.top(container)  # the engine has seen the signal when it answers this
     return trial.status(container)
