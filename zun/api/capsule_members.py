@@ -140,7 +140,7 @@ def _record(rows: Mapping[str, Fields], group: Sequence[str], most: Most) -> Fie
 
 
 def _title(names: Sequence[str]) -> str:
-    """Return what messages call containers that are planned together. Example: ``capsule-web-log and 2 more``."""
+    """Return the name of containers planned together, for messages. Example: ``capsule-web-log and 2 more``."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
 
 

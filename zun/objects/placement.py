@@ -26,7 +26,7 @@ MEMBERS = "members"
 ``cpu``, ``memory``, ``cpu_policy`` and ``placement`` like a row, and beside these ``CONTAINERS``, ``INITS`` and
 ``VOLUMES``."""
 TITLE = "title"
-"""What messages call a record of ``MEMBERS``."""
+"""The names of the containers of a record of ``MEMBERS``, for error messages."""
 CONTAINERS = "containers"
 """The positions of the containers that run on what a record of ``MEMBERS`` asks for, without init containers."""
 INITS = "init_containers"

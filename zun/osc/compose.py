@@ -141,7 +141,7 @@ class _Interpolation:
 
     def _with_other(self, name: str, how: str, text: str) -> tuple[str, str]:
         """Return the value of a variable with ``:-``, ``:+`` or ``:?``, and the text after its brace."""
-        value = self._environment.get(name) if self._environment is not None else "set"
+        value = self._found(name)
         given = value is not None and (value != "" or not how.startswith(":"))
         takes = given if how.endswith("+") else not given
         reader = self if takes else _Interpolation(None, self._path, {})  # a default that nobody needs may be unset
@@ -150,8 +150,11 @@ class _Interpolation:
             raise ValueError(f"{self._path}: the variable {name} is not set: {other or 'it must be'}")
         return (other if takes else "" if how.endswith("+") else str(value)), rest
 
+    def _found(self, name: str) -> str | None:
+        return "set" if self._environment is None else self._environment.get(name)
+
     def _value(self, name: str) -> str:
-        value = self._environment.get(name) if self._environment is not None else "set"
+        value = self._found(name)
         if value is None:
             self._unset.setdefault(name, self._path)
         return value or ""

@@ -99,7 +99,7 @@ class PlacementRequest:
 
     A request with ``members`` is that of a capsule whose containers differ, see ``of_members``. Each member is planned
     as a request of its own, beside the others, and all of them have ``member_same`` in common. The other fields are
-    sums, for whoever needs totals only. ``title`` of a member is what messages call it.
+    sums, for whoever needs totals only. ``title`` of a member is its name in messages.
     """
 
     cpus: float

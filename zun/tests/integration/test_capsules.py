@@ -281,7 +281,7 @@ def test_deletion_beside_a_stop_of_one_container(cloud, engine):
 
 
 def test_a_capsule_that_does_not_run_is_started_with_its_container(cloud, engine):
-    """The same as after a boot of the host, if the restart policy lets Docker start nothing."""
+    """As after a boot of the host, when the restart policy keeps Docker from starting the containers."""
     _, api = cloud
     shown = settled(api, create(api, container("while :; do nc -l -p 4000 -e cat; done"), restartPolicy="Never"))
     (only,) = shown["containers"]

@@ -116,7 +116,7 @@ def copy_in(containers, uuid, name, mib):
 
 
 def test_volume_in_memory_is_on_the_node_of_its_claim(containers, machine, nodes_of, engine_on, record_property):
-    """Of the container that mounts it. What the engine copies into it from other nodes is there too."""
+    """The claim is that of the container that mounts the volume. Files that the engine copies are on its node, too."""
     whole = max(len(cell.cpus) for cell in machine.cells)
     writer = probes.writing("/cache/big", 24, 16)
     capsule = run(

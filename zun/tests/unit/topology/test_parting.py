@@ -128,7 +128,7 @@ def test_resized_part_keeps_its_cpus(cpus, free, size, expected):
                  id="pages"),
 ])  # fmt: skip
 def test_resized_part_that_is_alone(share, size, expected):
-    """What it left, it can have again."""
+    """A part that was made smaller can become as large as before."""
     whole = Plan({0: share}, "mixed" if share.shared else "dedicated")
     found = resized_part(SMT, whole, [], whole, *size)
     assert found == replace(whole, cells={0: expected})
